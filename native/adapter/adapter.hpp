@@ -1,0 +1,202 @@
+// One HCA, sans-IO: it takes packets, work requests and the time, and gives packets, completions
+// and deadlines.
+//
+// Deterministic: the same calls give the same bytes on any machine. It has no lock: whoever shares
+// it between threads guards it (driver/guarded_adapter.hpp).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "queue/completion.hpp"
+#include "queue/work_request.hpp"
+#include "transport/attributes.hpp"
+#include "transport/counters.hpp"
+#include "vocabulary/status.hpp"
+#include "wire/icrc.hpp"
+#include "wire/packet.hpp"
+#include "wire/route.hpp"
+
+namespace softhca {
+
+inline constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+// Limits: what is reported can be allocated, one more is refused.
+struct Limits {
+  std::uint32_t max_pd = 16384;
+  std::uint32_t max_mr = 65536;
+  std::uint32_t max_cq = 16384;
+  std::uint32_t max_cqe = 1u << 20;
+  std::uint32_t max_qp = 16384;
+  std::uint32_t max_qp_wr = 16384;
+  std::uint32_t max_sge = 32;
+  std::uint32_t max_inline_data = 512;
+  std::uint32_t max_srq = 4096;
+  std::uint32_t max_srq_wr = 16384;
+  std::uint32_t max_srq_sge = 32;
+  std::uint32_t max_ah = 16384;
+  std::uint32_t max_xrcd = 1024;
+  std::uint8_t max_qp_rd_atom = 16;
+  std::uint8_t max_qp_init_rd_atom = 16;
+  std::uint32_t max_mcast_grp = 1024;
+  std::uint32_t max_mcast_qp_attach = 64;
+  std::uint64_t max_mr_size = ~std::uint64_t{0};
+  std::uint32_t max_msg_sz = 1u << 31;
+  std::uint16_t max_pkeys = 1;
+  std::uint16_t gid_table_len = 16;
+};
+
+struct AdapterConfig {
+  std::uint64_t node_guid = 0;
+  std::uint64_t seed = 1;  // QPNs, keys.
+  std::vector<Gid> gids;   // Table from index 0; these are also "our" addresses.
+  std::vector<std::uint16_t> udp_source_ports;  // Entropy; a QP uses one of them throughout.
+  std::uint8_t active_mtu = 5;                  // Mtu code of the port.
+  IcrcLevel icrc_level = IcrcLevel::SOLVE;
+  std::vector<std::uint16_t> pkeys = {0xffff};
+  bool retry_early = true;  // Probe for lost tails before the ACK timer runs out.
+  Limits limits;
+};
+
+// What receive() made of a packet; for captures.
+struct ReceiveReport {
+  std::uint32_t qpn = 0;  // Local QP, 0 if none.
+  bool has_wr = false;
+  std::uint64_t wr_id = 0;
+  const char* verdict = "";  // Why it was dropped; empty if it was taken.
+};
+
+// A packet to send: `datagram` is BTH to ICRC, lying in the buffer that next_packet() was given.
+struct OutgoingPacket {
+  Route route;
+  ByteView datagram;
+  std::uint32_t qpn = 0;
+  bool has_wr = false;
+  std::uint64_t wr_id = 0;
+  bool retransmitted = false;
+};
+
+struct AsyncEvent {
+  EventType type = EventType::QP_FATAL;
+  std::uint32_t object = 0;  // QPN, CQ, SRQ handle or port, by the event's type.
+  bool is_completion =
+      false;  // Not an asynchronous event: CQ `object` has a completion for its armed waiter.
+};
+
+struct PortAttr {
+  std::uint8_t state = 4;  // ACTIVE.
+  std::uint8_t max_mtu = 5;
+  std::uint8_t active_mtu = 5;
+  std::uint32_t gid_tbl_len = 16;
+  std::uint16_t pkey_tbl_len = 1;
+  std::uint32_t max_msg_sz = 1u << 31;
+  std::uint32_t bad_pkey_cntr = 0;
+  std::uint32_t qkey_viol_cntr = 0;
+};
+
+struct SrqAttr {
+  std::uint32_t max_wr = 0;
+  std::uint32_t max_sge = 1;
+  std::uint32_t srq_limit = 0;
+};
+
+struct MrInfo {
+  std::uint32_t handle = 0;
+  std::uint32_t lkey = 0;
+  std::uint32_t rkey = 0;  // 0 without a remote access right.
+};
+
+// Handles are small numbers per kind, never 0; a QP's handle is its QPN.
+class Adapter {
+ public:
+  explicit Adapter(AdapterConfig config);
+  ~Adapter();
+  Adapter(const Adapter&) = delete;
+  Adapter& operator=(const Adapter&) = delete;
+
+  // --- packets and time
+  // -------------------------------------------------------------------------------------------
+  // Changes next_packet, next_deadline_ns, poll_cq and next_event.
+  ReceiveReport receive(const Route& route, ByteView datagram, std::uint64_t now_ns);
+  // Builds the next packet to send into `buffer` (at least kMaxDatagramBytes). False: nothing to
+  // send until a post, a receive or an advance.
+  bool next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t now_ns);
+  // When advance() has something to do; kNever if not. Ask again after any other call.
+  std::uint64_t next_deadline_ns() const;
+  void advance(std::uint64_t now_ns);
+
+  // --- device
+  // ------------------------------------------------------------------------------------------------------
+  const AdapterConfig& config() const;
+  PortAttr query_port() const;
+  const Counters& counters() const;
+  Result<Counters> qp_counters(std::uint32_t qpn) const;
+  // Takes the oldest event; false if there is none.
+  bool next_event(AsyncEvent& event);
+
+  // --- protection domains, memory, address handles, XRC domains
+  // -----------------------------------------------------
+  Result<std::uint32_t> alloc_pd();
+  Status dealloc_pd(std::uint32_t pd);
+  // Registers [address, address + length) of this process. `iova` is what remote and local keys
+  // address; the same as `address` unless the caller says otherwise, 0 with ZERO_BASED.
+  Result<MrInfo> reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t length,
+                        std::uint64_t iova, std::uint32_t access);
+  Status dereg_mr(std::uint32_t mr);
+  Result<std::uint32_t> create_ah(std::uint32_t pd, const AhAttr& attr);
+  Result<AhAttr> query_ah(std::uint32_t ah) const;
+  Status destroy_ah(std::uint32_t ah);
+  Result<std::uint32_t> alloc_xrcd();
+  Status dealloc_xrcd(std::uint32_t xrcd);
+
+  // --- completion queues
+  // ----------------------------------------------------------------------------------------------
+  // Gives at least `cqe` entries.
+  Result<std::uint32_t> create_cq(std::uint32_t cqe);
+  Status destroy_cq(std::uint32_t cq);
+  Result<std::uint32_t> cq_capacity(std::uint32_t cq) const;
+  // Number of completions taken into `out`, or a refusal.
+  Result<std::size_t> poll_cq(std::uint32_t cq, std::span<Completion> out);
+  Status resize_cq(std::uint32_t cq, std::uint32_t cqe);
+  // Arms the CQ: `flags` are 1 (solicited) or 2 (next completion), with 4 to report missed events.
+  // The value is 1 if completions wait and their event may have been missed (only with flag 4),
+  // else 0.
+  Result<int> req_notify_cq(std::uint32_t cq, std::uint32_t flags);
+
+  // --- shared receive queues
+  // ---------------------------------------------------------------------------------------------
+  // `xrcd` and `cq` are 0 for a basic SRQ.
+  Result<std::uint32_t> create_srq(std::uint32_t pd, const SrqAttr& attr, std::uint32_t xrcd,
+                                   std::uint32_t cq);
+  Status modify_srq(std::uint32_t srq, const SrqAttr& attr, std::uint32_t mask);
+  Result<SrqAttr> query_srq(std::uint32_t srq) const;
+  Status destroy_srq(std::uint32_t srq);
+  // SRQ number that XRCETH carries.
+  Result<std::uint32_t> srq_number(std::uint32_t srq) const;
+
+  // --- queue pairs
+  // -------------------------------------------------------------------------------------------------------
+  // `init.cap` becomes what was really given.
+  Result<std::uint32_t> create_qp(QpInit& init);
+  Status modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask, std::uint64_t now_ns);
+  Result<QpAttr> query_qp(std::uint32_t qpn, QpInit& init) const;
+  Status destroy_qp(std::uint32_t qpn);
+  Status attach_mcast(std::uint32_t qpn, const Gid& gid);
+  Status detach_mcast(std::uint32_t qpn, const Gid& gid);
+
+  // Post in order; `posted` says how many were taken before a refusal.
+  Status post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs, std::size_t& posted,
+                   std::uint64_t now_ns);
+  Status post_recv(std::uint32_t qpn, std::span<const RecvWr* const> wrs, std::size_t& posted,
+                   std::uint64_t now_ns);
+  Status post_srq_recv(std::uint32_t srq, std::span<const RecvWr* const> wrs, std::size_t& posted,
+                       std::uint64_t now_ns);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace softhca

@@ -1,0 +1,41 @@
+// Work requests as the verbs post them, and as queues keep them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "vocabulary/enums.hpp"
+
+namespace softhca {
+
+struct Sge {
+  std::uint64_t address = 0;
+  std::uint32_t length = 0;
+  std::uint32_t lkey = 0;
+};
+
+// ibv_send_wr without its pointers. Reusable: posting copies it.
+struct SendWr {
+  std::uint64_t wr_id = 0;
+  WrOpcode opcode = WrOpcode::SEND;
+  std::uint32_t send_flags = 0;  // SendFlags.
+  std::uint32_t immediate = 0;   // Big-endian integer on the wire.
+  std::uint32_t invalidate_rkey = 0;
+  std::uint64_t remote_address = 0;  // RDMA and atomics.
+  std::uint32_t rkey = 0;
+  std::uint64_t compare_add = 0;  // CMP_SWAP: compare; FETCH_ADD: the addend.
+  std::uint64_t swap = 0;
+  std::uint32_t ah = 0;  // UD: address handle number.
+  std::uint32_t remote_qpn = 0;
+  std::uint32_t remote_qkey = 0;  // Most significant bit set: use the QP's own.
+  std::uint32_t xrc_srqn = 0;     // XRC_SEND.
+  std::vector<Sge> sges;
+};
+
+struct RecvWr {
+  std::uint64_t wr_id = 0;
+  std::vector<Sge> sges;
+};
+
+}  // namespace softhca

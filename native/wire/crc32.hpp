@@ -1,0 +1,20 @@
+// CRC-32 of Ethernet (reflected 0x04C11DB7), by carry-less multiplication where the CPU has it, by
+// tables elsewhere.
+#pragma once
+
+#include <cstdint>
+
+#include "wire/bytes.hpp"
+
+namespace softhca {
+
+// Continues a CRC in zlib's convention: crc32(0, b"123456789") == 0xCBF43926.
+std::uint32_t crc32(std::uint32_t crc, ByteView bytes);
+
+// Name of the routine that crc32 uses on this CPU: "vpclmulqdq", "pclmulqdq" or "table".
+const char* crc32_routine();
+
+// The same by tables alone; the reference for tests and the fallback.
+std::uint32_t crc32_by_table(std::uint32_t crc, ByteView bytes);
+
+}  // namespace softhca

@@ -1,0 +1,39 @@
+// The invariant CRC of a RoCEv2 packet (IBTA Vol 1, 7.8.1; Annex A17.3.3), made and checked without
+// a raw socket.
+#pragma once
+
+#include <cstdint>
+
+#include "wire/bytes.hpp"
+#include "wire/route.hpp"
+
+namespace softhca {
+
+// How much a receiver that cannot see the IPv4 header demands.
+enum class IcrcLevel : std::uint8_t {
+  STRICT = 0,  // The identification is that of the route; all 32 bits are checked.
+  SOLVE =
+      1,  // IPv4: any identification, with or without DF, that explains the difference is accepted.
+  OFF = 2,  // Nothing is checked.
+};
+
+struct IcrcVerdict {
+  bool good = false;
+  bool solved = false;               // The identification was solved for, not assumed.
+  std::uint16_t identification = 0;  // IPv4 identification that explains the ICRC.
+  bool dont_fragment = true;
+};
+
+// ICRC of `transport` (BTH to pad, without the ICRC itself) as it travels on `route`, as the
+// register value; the wire carries it least significant byte first. IPv4 packets are taken to have
+// DF set and no options.
+std::uint32_t icrc_of(const Route& route, ByteView transport);
+
+// Appends the ICRC: writes four bytes at `transport.data() + transport.size()`, which must be
+// there.
+void append_icrc(const Route& route, ByteSpan transport);
+
+// Checks a datagram that ends in an ICRC. A datagram of fewer than sixteen bytes is never good.
+IcrcVerdict check_icrc(const Route& route, ByteView datagram, IcrcLevel level);
+
+}  // namespace softhca

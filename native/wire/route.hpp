@@ -1,0 +1,25 @@
+// What a packet's ICRC and a receiver's GRH need to know of the IP and UDP headers around it.
+#pragma once
+
+#include <cstdint>
+
+#include "wire/gid.hpp"
+
+namespace softhca {
+
+inline constexpr std::uint16_t kRoceUdpPort = 4791;
+
+struct Route {
+  Gid source;
+  Gid destination;
+  std::uint16_t udp_source_port = 0;
+  std::uint16_t udp_destination_port = kRoceUdpPort;
+  // IPv4 identification. Our own packets carry 0; a receiver without a raw socket does not learn
+  // the peer's.
+  std::uint16_t identification = 0;
+  std::uint8_t traffic_class = 0;  // IPv4 TOS or IPv6 traffic class, ECN bits included.
+  std::uint8_t hop_limit = 64;
+  std::uint32_t flow_label = 0;  // 20 bits, IPv6 only.
+};
+
+}  // namespace softhca
