@@ -1,19 +1,13 @@
 // Work requests as the verbs post them, and as queues keep them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "vocabulary/enums.hpp"
+#include "vocabulary/sge.hpp"
 
 namespace softhca {
-
-struct Sge {
-  std::uint64_t address = 0;
-  std::uint32_t length = 0;
-  std::uint32_t lkey = 0;
-};
 
 // ibv_send_wr without its pointers. Reusable: posting copies it.
 struct SendWr {

@@ -1,0 +1,36 @@
+#include "queue/receive_queue.hpp"
+
+#include <algorithm>
+
+namespace softhca {
+
+void ReceiveRing::allocate(std::uint32_t capacity, std::uint32_t max_sge) {
+  const std::size_t slots = std::max<std::uint32_t>(capacity, 1);
+  capacity_ = capacity;
+  max_sge_ = max_sge;
+  entries_.resize(slots);
+  sges_.resize(slots * max_sge);
+}
+
+void ReceiveRing::push(std::uint64_t wr_id, std::span<const Sge> sges) {
+  const std::size_t slot = tail_ % entries_.size();
+  entries_[slot] = {wr_id, static_cast<std::uint32_t>(sges.size())};
+  std::copy(sges.begin(), sges.end(), sges_.begin() + static_cast<std::ptrdiff_t>(slot * max_sge_));
+  ++tail_;
+}
+
+void ReceiveRing::pop(TakenReceive& taken) {
+  const std::size_t slot = head_ % entries_.size();
+  const Entry& entry = entries_[slot];
+  taken.wr_id = entry.wr_id;
+  taken.capacity_bytes = 0;
+  taken.sges.clear();
+  for (std::uint32_t at = 0; at < entry.sge_count; ++at) {
+    const Sge& sge = sges_[slot * max_sge_ + at];
+    taken.capacity_bytes += sge.length;
+    taken.sges.push_back(sge);
+  }
+  ++head_;
+}
+
+}  // namespace softhca

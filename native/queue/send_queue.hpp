@@ -1,0 +1,98 @@
+// The send queue of a queue pair: a bounded ring of work queue entries, addressed by ever-growing
+// indices.
+//
+//   freed <= oldest <= tail:  [freed, oldest) is done but keeps its slots until a later entry makes
+//   a completion (what libibverbs documents for unsignaled work requests); [oldest, tail) is still
+//   to be completed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "queue/work_request.hpp"
+#include "wire/route.hpp"
+
+namespace softhca {
+
+// One work request on its way. What is behind `length` belongs to the requester.
+struct SendWqe {
+  std::uint64_t wr_id = 0;
+  std::uint64_t remote_address = 0;
+  std::uint64_t compare_add = 0;
+  std::uint64_t swap = 0;
+  WrOpcode opcode = WrOpcode::SEND;
+  std::uint8_t send_flags = 0;
+  std::uint16_t sge_count = 0;
+  std::uint32_t immediate = 0;
+  std::uint32_t invalidate_rkey = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t remote_qpn = 0;
+  std::uint32_t remote_qkey = 0;
+  std::uint32_t xrc_srqn = 0;
+  std::uint64_t length = 0;         // Bytes of the message.
+  bool bad_address_handle = false;  // UD: the handle named nothing usable at posting.
+  Route route;                      // UD: where to; copied, so that the handle may go.
+  bool started = false;             // It has its PSNs.
+  std::uint32_t first_psn = 0;
+  std::uint32_t psn_count = 0;  // PSNs that it takes: packets sent, or for READ, received.
+
+  bool signaled() const { return (send_flags & kSendSignaled) != 0; }
+  bool fence() const { return (send_flags & kSendFence) != 0; }
+  bool solicited() const { return (send_flags & kSendSolicited) != 0; }
+  bool is_inline() const { return (send_flags & kSendInline) != 0; }
+  bool is_atomic() const {
+    return opcode == WrOpcode::ATOMIC_CMP_AND_SWP || opcode == WrOpcode::ATOMIC_FETCH_AND_ADD;
+  }
+  bool is_read() const { return opcode == WrOpcode::RDMA_READ; }
+  bool is_write() const {
+    return opcode == WrOpcode::RDMA_WRITE || opcode == WrOpcode::RDMA_WRITE_WITH_IMM;
+  }
+};
+
+class SendQueue {
+ public:
+  // `max_inline` bytes of inline data per entry.
+  void allocate(std::uint32_t capacity, std::uint32_t max_sge, std::uint32_t max_inline);
+  // Forgets everything in it.
+  void reset() { freed_ = oldest_ = tail_ = 0; }
+
+  bool full() const { return tail_ - freed_ >= entries_.size(); }
+  bool empty() const { return oldest_ == tail_; }
+  std::uint32_t capacity() const { return static_cast<std::uint32_t>(entries_.size()); }
+  std::uint64_t oldest() const { return oldest_; }
+  std::uint64_t tail() const { return tail_; }
+
+  SendWqe& at(std::uint64_t index) { return entries_[index % entries_.size()]; }
+  const SendWqe& at(std::uint64_t index) const { return entries_[index % entries_.size()]; }
+  std::span<Sge> sges(std::uint64_t index) {
+    return {&sges_[(index % entries_.size()) * max_sge_], at(index).sge_count};
+  }
+  // Room for the scatter/gather list of the entry to be pushed next.
+  std::span<Sge> sge_room() { return {&sges_[(tail_ % entries_.size()) * max_sge_], max_sge_}; }
+  ByteSpan inline_bytes(std::uint64_t index) {
+    return {inline_.data() + (index % entries_.size()) * max_inline_, max_inline_};
+  }
+
+  SendWqe& next_entry() { return at(tail_); }
+  void push() { ++tail_; }
+  // The oldest entry is done. With `made_completion`, it and all before it give their slots back.
+  void complete_oldest(bool made_completion) {
+    ++oldest_;
+    if (made_completion) {
+      freed_ = oldest_;
+    }
+  }
+
+ private:
+  std::vector<SendWqe> entries_;
+  std::vector<Sge> sges_;
+  std::vector<std::uint8_t> inline_;
+  std::uint32_t max_sge_ = 0;
+  std::uint32_t max_inline_ = 0;
+  std::uint64_t freed_ = 0;
+  std::uint64_t oldest_ = 0;
+  std::uint64_t tail_ = 0;
+};
+
+}  // namespace softhca
