@@ -1,0 +1,71 @@
+// What moves datagrams (BTH to ICRC) between adapters. A link knows no opcode and no adapter.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "wire/bytes.hpp"
+#include "wire/route.hpp"
+
+namespace softhca {
+
+// Datagrams that one call moves at most; also the size of the system calls' batches.
+inline constexpr std::size_t kLinkBatch = 64;
+
+// Room for the longest datagram of a conforming peer, and more, so that a longer one is seen to be
+// too long instead of being cut to a size that looks right.
+inline constexpr std::size_t kDatagramBufferBytes = 4352;
+
+// Why a link could not be opened or changed: errno, and a sentence for the user that says what to
+// do about it.
+struct [[nodiscard]] LinkError {
+  int error = 0;  // 0 is success.
+  std::string message;
+
+  bool ok() const { return error == 0; }
+};
+
+struct Datagram {
+  Route route;
+  ByteView bytes;
+};
+
+// Not thread-safe: one caller at a time.
+class Link {
+ public:
+  Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  virtual ~Link() = default;
+
+  // Takes datagrams from the front and returns how many. Taken is sent, or lost as any network may
+  // lose it. Fewer than given only while blocked(); a blocked link goes on with the next send(),
+  // even of nothing.
+  virtual std::size_t send(std::span<const Datagram> datagrams) = 0;
+
+  // Fills `datagrams` from the front and returns how many; never waits. Their bytes stay valid
+  // until the next receive().
+  virtual std::size_t receive(std::span<Datagram> datagrams) = 0;
+
+  // Readable when receive() has something or a blocked send() may go on; -1 if the link has no such
+  // descriptor.
+  virtual int ready_fd() const { return -1; }
+
+  // The last send() could not hand everything on.
+  virtual bool blocked() const { return false; }
+
+  // The link keeps datagrams back until others overtake them; release() lets them go.
+  virtual bool holding() const { return false; }
+  virtual void release() {}
+
+  // Multicast membership; each join is undone by one leave.
+  virtual LinkError join_group(const Gid& group) = 0;
+  virtual LinkError leave_group(const Gid& group) = 0;
+
+  // For a child after fork(): gives up the descriptors without a word to what the parent still
+  // uses. Nothing else may be called afterwards.
+  virtual void abandon() {}
+};
+
+}  // namespace softhca

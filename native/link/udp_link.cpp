@@ -1,0 +1,263 @@
+#include "link/udp_link.hpp"
+
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "link/udp_messages.hpp"
+#include "link/udp_socket.hpp"
+#include "vocabulary/random.hpp"
+
+namespace softhca {
+namespace {
+
+constexpr std::uint16_t kFirstSourcePort = 0xc000;
+constexpr std::size_t kSourcePortSpan = 0x4000;
+// Random tries before giving up: with half of the choices taken, 64 fail once in 2^64.
+constexpr int kTries = 64;
+constexpr std::uint8_t kDefaultHopLimit = 64;
+
+std::uint64_t system_entropy() {
+  std::uint64_t seed = 0;
+  if (getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) {
+    seed = reinterpret_cast<std::uintptr_t>(&seed);
+  }
+  return seed;
+}
+
+}  // namespace
+
+struct UdpLink::ReceiveBatch : ReceiveMessages {};
+struct UdpLink::SendBatch : SendMessages {};
+
+UdpLink::UdpLink()
+    : receive_batch_(std::make_unique<ReceiveBatch>()),
+      send_batch_(std::make_unique<SendBatch>()) {}
+UdpLink::~UdpLink() = default;
+
+LinkError UdpLink::open(const UdpOptions& options, std::unique_ptr<UdpLink>& link) {
+  std::unique_ptr<UdpLink> opened(new UdpLink);
+  const std::uint64_t seed = options.seed != 0 ? options.seed : system_entropy();
+  opened->readiness_.reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!opened->readiness_.is_open()) {
+    const int error = errno;
+    return {error, std::string("cannot make an epoll set: ") + std::strerror(error)};
+  }
+  LinkError error = opened->bind_address(options, seed);
+  if (!error.ok()) return error;
+  error = opened->open_send_sockets(options, seed);
+  if (!error.ok()) return error;
+  link = std::move(opened);
+  return {};
+}
+
+LinkError UdpLink::bind_address(const UdpOptions& options, std::uint64_t seed) {
+  LinkError error;
+  if (!options.address.empty()) {
+    error = resolve_local_address(options.address, local_);
+    if (error.ok()) error = open_receive_socket(local_, receive_socket_);
+  } else {
+    error = resolve_local_address("127.0.0.1", local_);
+    if (!error.ok()) return error;
+    Random random(seed);
+    for (int i = 0; i < kTries; ++i) {
+      local_.gid = random_loopback_address(random);
+      error = open_receive_socket(local_, receive_socket_);
+      if (error.error != EADDRINUSE) break;
+    }
+  }
+  return error.ok() ? watch(receive_socket_.get(), EPOLLIN) : error;
+}
+
+LinkError UdpLink::open_send_sockets(const UdpOptions& options, std::uint64_t seed) {
+  Random random(~seed);
+  const std::size_t count = std::max<std::size_t>(1, options.source_port_count);
+  for (std::size_t i = 0; i < count; ++i) {
+    LinkError error;
+    for (int tries = 0; tries < kTries; ++tries) {
+      const auto port =
+          static_cast<std::uint16_t>(kFirstSourcePort + random.below(kSourcePortSpan));
+      FileDescriptor socket;
+      error = open_send_socket(local_, port, socket);
+      if (error.error == EADDRINUSE) continue;
+      if (!error.ok()) return error;
+      source_ports_.push_back(port);
+      send_sockets_.push_back(std::move(socket));
+      break;
+    }
+    if (!error.ok()) return error;
+    error = watch(send_sockets_.back().get(), 0);
+    if (!error.ok()) return error;
+  }
+  return {};
+}
+
+LinkError UdpLink::watch(int fd, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  if (epoll_ctl(readiness_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  const int error = errno;
+  return {error, std::string("cannot watch a socket: ") + std::strerror(error)};
+}
+
+// Waits for room in `fd`'s buffer (-1: for none).
+void UdpLink::block_on(int fd) {
+  if (fd == blocked_socket_) return;
+  epoll_event event{};
+  if (blocked_socket_ >= 0) epoll_ctl(readiness_.get(), EPOLL_CTL_MOD, blocked_socket_, &event);
+  blocked_socket_ = fd;
+  event.events = EPOLLOUT;
+  if (fd >= 0) epoll_ctl(readiness_.get(), EPOLL_CTL_MOD, fd, &event);
+}
+
+std::uint64_t UdpLink::receive_overflows() const {
+  std::uint64_t total = 0;
+  const auto add = [&total](int fd) {
+    std::uint32_t memory[SK_MEMINFO_VARS] = {};
+    socklen_t length = sizeof memory;
+    if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, memory, &length) == 0) {
+      total += memory[SK_MEMINFO_DROPS];
+    }
+  };
+  add(receive_socket_.get());
+  for (const Group& group : groups_) add(group.socket.get());
+  return total;
+}
+
+int UdpLink::socket_of(std::uint16_t source_port) const {
+  const auto found = std::find(source_ports_.begin(), source_ports_.end(), source_port);
+  if (found == source_ports_.end()) return -1;
+  return send_sockets_[static_cast<std::size_t>(found - source_ports_.begin())].get();
+}
+
+bool UdpLink::sendable(const Route& route) const {
+  return route.source == local_.gid && route.destination.is_ipv4() == local_.gid.is_ipv4() &&
+         route.udp_destination_port == kRoceUdpPort && socket_of(route.udp_source_port) >= 0;
+}
+
+std::size_t UdpLink::send(std::span<const Datagram> datagrams) {
+  std::size_t taken = 0;
+  while (taken < datagrams.size()) {
+    const Route& first = datagrams[taken].route;
+    if (!sendable(first)) {
+      ++counters_.send_refused;
+      ++taken;
+      continue;
+    }
+    // One call sends from one socket: a run of datagrams with the same source port.
+    std::size_t end = taken + 1;
+    while (end < datagrams.size() && end - taken < kLinkBatch && sendable(datagrams[end].route) &&
+           datagrams[end].route.udp_source_port == first.udp_source_port) {
+      ++end;
+    }
+    const int fd = socket_of(first.udp_source_port);
+    const std::size_t sent = send_run(fd, datagrams.subspan(taken, end - taken));
+    taken += sent;
+    if (taken < end) {
+      ++counters_.send_blocked;
+      block_on(fd);
+      return taken;
+    }
+  }
+  block_on(-1);
+  return taken;
+}
+
+// Stops short only if the socket's buffer is full.
+std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
+  std::size_t taken = 0;
+  for (std::size_t i = 0; i < run.size(); ++i) {
+    send_batch_->prepare(i, run[i], local_.interface_index, flow_labels_);
+  }
+  while (taken < run.size()) {
+    const int sent = sendmmsg(fd, send_batch_->message(taken),
+                              static_cast<unsigned>(run.size() - taken), MSG_DONTWAIT);
+    if (sent > 0) {
+      taken += static_cast<std::size_t>(sent);
+      counters_.sent += static_cast<std::size_t>(sent);
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) break;
+    if (errno == EINVAL && flow_labels_ && run[taken].route.flow_label != 0) {
+      // Someone of this namespace holds flow labels for himself alone: go without.
+      flow_labels_ = false;
+      for (std::size_t i = taken; i < run.size(); ++i) {
+        send_batch_->prepare(i, run[i], local_.interface_index, flow_labels_);
+      }
+      continue;
+    }
+    // What is left concerns the datagram, or an earlier one (ECONNREFUSED): the network lost it.
+    ++counters_.send_refused;
+    ++taken;
+  }
+  return taken;
+}
+
+std::size_t UdpLink::receive(std::span<Datagram> datagrams) {
+  const std::size_t room = std::min(datagrams.size(), kLinkBatch);
+  std::size_t count = receive_from(receive_socket_.get(), 0, datagrams.first(room));
+  for (const Group& group : groups_) {
+    if (count == room) break;
+    count += receive_from(group.socket.get(), count, datagrams.subspan(count, room - count));
+  }
+  counters_.received += count;
+  return count;
+}
+
+std::size_t UdpLink::receive_from(int fd, std::size_t offset, std::span<Datagram> datagrams) {
+  receive_batch_->prepare(offset, datagrams.size());
+  int arrived = 0;
+  do {
+    arrived = recvmmsg(fd, receive_batch_->message(offset), static_cast<unsigned>(datagrams.size()),
+                       MSG_DONTWAIT, nullptr);
+  } while (arrived < 0 && errno == EINTR);
+  // Any other error tells of an earlier datagram's fate, which the transport finds out by itself.
+  if (arrived <= 0) return 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(arrived); ++i) {
+    datagrams[i] = receive_batch_->datagram(offset + i, local_.gid);
+  }
+  return static_cast<std::size_t>(arrived);
+}
+
+LinkError UdpLink::join_group(const Gid& group) {
+  for (Group& joined : groups_) {
+    if (joined.gid != group) continue;
+    ++joined.joins;
+    return {};
+  }
+  if (!group.is_multicast() || group.is_ipv4() != local_.gid.is_ipv4()) {
+    return {EINVAL, format_gid(group) + " is not a multicast group of " + format_gid(local_.gid) +
+                        "'s address family"};
+  }
+  Group joining{group, 1, FileDescriptor()};
+  LinkError error = open_group_socket(local_, group, joining.socket);
+  if (error.ok()) error = watch(joining.socket.get(), EPOLLIN);
+  if (error.ok()) groups_.push_back(std::move(joining));
+  return error;
+}
+
+LinkError UdpLink::leave_group(const Gid& group) {
+  const auto found = std::find_if(groups_.begin(), groups_.end(),
+                                  [&group](const Group& joined) { return joined.gid == group; });
+  if (found == groups_.end()) return {EINVAL, "group " + format_gid(group) + " was not joined"};
+  // Closing the socket leaves the group and the epoll set.
+  if (--found->joins == 0) groups_.erase(found);
+  return {};
+}
+
+void UdpLink::abandon() {
+  // Closing alone: a child's epoll_ctl() would change the set that it shares with its parent.
+  readiness_.reset();
+  receive_socket_.reset();
+  for (Group& group : groups_) group.socket.reset();
+  for (FileDescriptor& socket : send_sockets_) socket.reset();
+}
+
+}  // namespace softhca

@@ -1,0 +1,172 @@
+#include "link/udp_socket.hpp"
+
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "link/port_owner.hpp"
+
+namespace softhca {
+namespace {
+
+// Absent from the C library's headers of this age.
+constexpr int kUdpNoCheck6Tx = 101;
+constexpr int kUdpNoCheck6Rx = 102;
+constexpr int kIpv6FlowInfo = 11;
+constexpr int kIpv6FlowInfoSend = 33;
+
+constexpr int kReceiveBufferBytes = 8 << 20;
+constexpr int kSendBufferBytes = 4 << 20;
+constexpr int kDefaultHopLimit = 64;
+
+int set_option(int fd, int level, int name, int value) {
+  return setsockopt(fd, level, name, &value, sizeof value);
+}
+
+LinkError system_error(const std::string& what) {
+  const int error = errno;
+  return {error, what + ": " + std::strerror(error)};
+}
+
+LinkError make_socket(const Gid& gid, FileDescriptor& result) {
+  const int family = gid.is_ipv4() ? AF_INET : AF_INET6;
+  result.reset(socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP));
+  if (!result.is_open()) return system_error("cannot open a UDP socket");
+  if (family == AF_INET6 && set_option(result.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1) != 0) {
+    return system_error("cannot make a socket IPv6-only");
+  }
+  return {};
+}
+
+std::string endpoint_text(const Gid& gid, std::uint16_t port) {
+  const std::string address = format_gid(gid);
+  return (gid.is_ipv4() ? address : "[" + address + "]") + ":" + std::to_string(port);
+}
+
+LinkError bind_socket(int fd, const Gid& gid, std::uint16_t port, unsigned scope) {
+  SocketAddress address = socket_address(gid, port, scope);
+  if (bind(fd, address.get(), address.length) == 0) return {};
+  const int error = errno;
+  std::string message = "cannot receive on " + endpoint_text(gid, port) + ": ";
+  if (error == EADDRINUSE) {
+    message += explain_port_owner(gid, port);
+  } else if (error == EADDRNOTAVAIL) {
+    message += "this machine does not have that address";
+  } else {
+    message += std::strerror(error);
+  }
+  return {error, message};
+}
+
+// The large buffer is for bursts of many peers; without the privilege to force it the system's
+// limit has to do.
+void grow_receive_buffer(int fd) {
+  if (set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, kReceiveBufferBytes) != 0) {
+    set_option(fd, SOL_SOCKET, SO_RCVBUF, kReceiveBufferBytes);
+  }
+}
+
+LinkError set_receive_options(int fd, bool ipv4) {
+  grow_receive_buffer(fd);
+  bool failed = false;
+  if (ipv4) {
+    failed |= set_option(fd, IPPROTO_IP, IP_PKTINFO, 1) != 0;
+    failed |= set_option(fd, IPPROTO_IP, IP_RECVTOS, 1) != 0;
+    failed |= set_option(fd, IPPROTO_IP, IP_RECVTTL, 1) != 0;
+  } else {
+    failed |= set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) != 0;
+    failed |= set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) != 0;
+    failed |= set_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1) != 0;
+    // Peers may leave the UDP checksum 0: the ICRC covers the packet (Annex A17.4.5.2).
+    failed |= set_option(fd, IPPROTO_UDP, kUdpNoCheck6Rx, 1) != 0;
+    // Only a field of the GRH that a UD receiver sees: its absence is no reason to fail.
+    set_option(fd, IPPROTO_IPV6, kIpv6FlowInfo, 1);
+  }
+  return failed ? system_error("cannot ask for a datagram's address fields") : LinkError{};
+}
+
+LinkError join(int fd, const LocalAddress& local, const Gid& group) {
+  if (group.is_ipv4()) {
+    ip_mreqn request{};
+    std::memcpy(&request.imr_multiaddr, group.ipv4(), 4);
+    std::memcpy(&request.imr_address, local.gid.ipv4(), 4);
+    request.imr_ifindex = static_cast<int>(local.interface_index);
+    if (setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &request, sizeof request) == 0) return {};
+  } else {
+    ipv6_mreq request{};
+    std::memcpy(&request.ipv6mr_multiaddr, group.raw.data(), 16);
+    request.ipv6mr_interface = local.interface_index;
+    if (setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &request, sizeof request) == 0) return {};
+  }
+  return system_error("cannot join multicast group " + format_gid(group));
+}
+
+LinkError set_ipv4_send_options(int fd, const LocalAddress& local) {
+  bool failed = false;
+  failed |= set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) != 0;
+  failed |= set_option(fd, IPPROTO_IP, IP_TTL, kDefaultHopLimit) != 0;
+  failed |= set_option(fd, SOL_SOCKET, SO_NO_CHECK, 1) != 0;
+  failed |= set_option(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 1) != 0;
+  failed |= set_option(fd, IPPROTO_IP, IP_MULTICAST_TTL, kDefaultHopLimit) != 0;
+  ip_mreqn interface {};
+  std::memcpy(&interface.imr_address, local.gid.ipv4(), 4);
+  interface.imr_ifindex = static_cast<int>(local.interface_index);
+  failed |= setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface) != 0;
+  return failed ? system_error("cannot set up a sending socket") : LinkError{};
+}
+
+LinkError set_ipv6_send_options(int fd, const LocalAddress& local) {
+  bool failed = false;
+  failed |= set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) != 0;
+  failed |= set_option(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, kDefaultHopLimit) != 0;
+  failed |= set_option(fd, IPPROTO_UDP, kUdpNoCheck6Tx, 1) != 0;
+  failed |= set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1) != 0;
+  failed |= set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, kDefaultHopLimit) != 0;
+  const int interface = static_cast<int>(local.interface_index);
+  failed |= set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, interface) != 0;
+  set_option(fd, IPPROTO_IPV6, kIpv6FlowInfoSend, 1);
+  return failed ? system_error("cannot set up a sending socket") : LinkError{};
+}
+
+}  // namespace
+
+LinkError open_receive_socket(const LocalAddress& local, FileDescriptor& socket) {
+  LinkError error = make_socket(local.gid, socket);
+  if (!error.ok()) return error;
+  error = set_receive_options(socket.get(), local.gid.is_ipv4());
+  if (!error.ok()) return error;
+  return bind_socket(socket.get(), local.gid, kRoceUdpPort, local.interface_index);
+}
+
+LinkError open_group_socket(const LocalAddress& local, const Gid& group, FileDescriptor& socket) {
+  LinkError error = make_socket(group, socket);
+  if (!error.ok()) return error;
+  error = set_receive_options(socket.get(), group.is_ipv4());
+  if (!error.ok()) return error;
+  if (set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1) != 0) {
+    return system_error("cannot share a multicast group's port");
+  }
+  error = bind_socket(socket.get(), group, kRoceUdpPort, local.interface_index);
+  if (!error.ok()) return error;
+  return join(socket.get(), local, group);
+}
+
+LinkError open_send_socket(const LocalAddress& local, std::uint16_t port, FileDescriptor& socket) {
+  LinkError error = make_socket(local.gid, socket);
+  if (!error.ok()) return error;
+  error = local.gid.is_ipv4() ? set_ipv4_send_options(socket.get(), local)
+                              : set_ipv6_send_options(socket.get(), local);
+  if (!error.ok()) return error;
+  set_option(socket.get(), SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
+  // Nothing is read here: what strangers send to this port shall not pile up.
+  set_option(socket.get(), SOL_SOCKET, SO_RCVBUF, 1);
+  SocketAddress address = socket_address(local.gid, port, local.interface_index);
+  if (bind(socket.get(), address.get(), address.length) == 0) return {};
+  return system_error("cannot send from " + endpoint_text(local.gid, port));
+}
+
+}  // namespace softhca
