@@ -1,0 +1,299 @@
+#include "driver/driver.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "driver/fork_generation.hpp"
+
+namespace softhca {
+namespace {
+
+// A caller that polled this recently is expected to poll again: it does the work with less latency
+// than the thread could.
+constexpr std::uint64_t kPollingNs = 100'000;
+// How long the thread looks away from a caller that polls; it doubles from the one to the other
+// while the caller goes on, and bounds how long peers wait once the caller has stopped.
+constexpr std::uint64_t kMinAsideNs = 100'000;
+constexpr std::uint64_t kMaxAsideNs = 1'000'000;
+// Rounds of up to 64 packets each. A caller wants to return soon; the thread has nothing else to
+// do, but looks whether it shall stop.
+constexpr int kCallerRounds = 4;
+constexpr int kThreadRounds = 64;
+
+// Signals are for the threads of the program; ours would only interrupt its sleep.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+DriverError system_error(const char* what, int error) {
+  return {error, std::string(what) + ": " + std::strerror(error)};
+}
+
+std::unique_ptr<Link> with_faults(std::unique_ptr<Link> link, const FaultSettings& settings) {
+  if (!settings.any()) return link;
+  return std::make_unique<FaultLink>(std::move(link), settings);
+}
+
+}  // namespace
+
+Driver::Driver(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<UdpLink> wire,
+               DriverOptions options)
+    : fork_generation_(softhca::fork_generation()),
+      guarded_(std::move(adapter)),
+      options_(std::move(options)),
+      udp_(wire.get()),
+      opened_wire_(std::move(wire)) {}
+
+Driver::~Driver() { close(); }
+
+DriverError Driver::open_descriptors() {
+  if (const int error = async_events_.open(); error != 0) {
+    return system_error("cannot make an event descriptor", error);
+  }
+  if (const int error = completion_events_.open(); error != 0) {
+    return system_error("cannot make an event descriptor", error);
+  }
+  if (const int error = timer_.open(); error != 0) {
+    return system_error("cannot make a timer", error);
+  }
+  kick_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  return kick_.is_open() ? DriverError{} : system_error("cannot make an event descriptor", errno);
+}
+
+DriverError Driver::start() {
+  DriverError error = open_descriptors();
+  if (!error.ok()) return error;
+  Capture capture;
+  if (!options_.capture_path.empty()) {
+    error = Capture::open(options_.capture_path, capture);
+    if (!error.ok()) return error;
+  }
+  std::unique_ptr<Link> wire = with_faults(std::move(opened_wire_), options_.faults);
+  if (options_.faults.any()) faults_ = static_cast<FaultLink*>(wire.get());
+  FaultSettings loopback_faults = options_.faults;
+  ++loopback_faults.seed;
+  engine_ = std::make_unique<Engine>(guarded_, std::move(wire),
+                                     with_faults(std::make_unique<LoopbackLink>(), loopback_faults),
+                                     std::move(capture), async_events_, completion_events_);
+  ready_fd_ = engine_->wire().ready_fd();
+  return start_thread();
+}
+
+DriverError Driver::start_thread() {
+  const SignalsBlocked blocked;
+  try {
+    thread_ = std::make_unique<std::thread>([this] { run(); });
+  } catch (const std::system_error& failure) {
+    return system_error("cannot start the driver's thread", failure.code().value());
+  }
+  pthread_setname_np(thread_->native_handle(), "softhca");
+  return {};
+}
+
+void Driver::close() {
+  if (fork_generation_ != softhca::fork_generation()) {
+    abandon();
+    return;
+  }
+  if (closed_.exchange(true)) return;
+  stopping_.store(true);
+  if (thread_) {
+    kick();
+    thread_->join();
+    thread_.reset();
+  }
+  // Never left again: whoever still calls finds the engine busy and goes away.
+  enter();
+  if (engine_) {
+    engine_->round(false, true);
+    engine_->close();
+    engine_.reset();
+  }
+  opened_wire_.reset();
+  udp_ = nullptr;
+  faults_ = nullptr;
+}
+
+// Another thread of the parent may have been anywhere when it forked: what it worked on is in an
+// unknown state, and is forgotten without being destroyed.
+void Driver::abandon() {
+  if (closed_.exchange(true)) return;
+  if (engine_) engine_->abandon();
+  if (opened_wire_) opened_wire_->abandon();
+  static_cast<void>(engine_.release());
+  static_cast<void>(opened_wire_.release());
+  static_cast<void>(thread_.release());
+  static_cast<void>(new std::shared_ptr<GuardedAdapter>(guarded_));
+  kick_.reset();
+  timer_.abandon();
+  async_events_.abandon();
+  completion_events_.abandon();
+}
+
+Status Driver::usable() const {
+  if (fork_generation_ != softhca::fork_generation()) {
+    return refuse(EIO, "device", 0, "belongs to the parent process: open one after fork()");
+  }
+  if (closed_.load(std::memory_order_relaxed)) return refuse(ENODEV, "device", 0, "is closed");
+  return Status::success();
+}
+
+Result<std::size_t> Driver::poll_cq(std::uint32_t cq, std::span<Completion> out) {
+  if (const Status status = usable(); !status.ok()) return status;
+  for (int attempt = 0;; ++attempt) {
+    std::unique_lock lock(guarded_->mutex);
+    const Result<std::size_t> polled = guarded_->adapter.poll_cq(cq, out);
+    lock.unlock();
+    if (!polled.ok() || polled.value > 0 || attempt > 0) return polled;
+    last_poll_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+    pump(kReceive);
+  }
+}
+
+// A caller's share of the work. What is left when it has done enough goes to the thread.
+void Driver::pump(unsigned work) {
+  if (progress(work, kCallerRounds) != Outcome::MORE) return;
+  work_left_.store(true);
+  if (thread_state_.load() == ThreadState::ASLEEP) kick();
+}
+
+// The bits are set before the engine is tried, and looked at after it is let go: whoever finds it
+// busy leaves his work to the holder, and it cannot be missed.
+Driver::Outcome Driver::progress(unsigned work, int max_rounds) {
+  pending_.fetch_or(work);
+  int rounds = 0;
+  while (pending_.load() != 0) {
+    if (rounds >= max_rounds) return Outcome::MORE;
+    if (!try_enter()) return Outcome::BUSY;
+    bool more = false;
+    bool receive = false;
+    do {
+      const unsigned bits = pending_.exchange(0);
+      receive |= (bits & kReceive) != 0;
+      more = engine_->round(receive, more || (bits & kTransmit) != 0);
+    } while (more && ++rounds < max_rounds);
+    ++rounds;
+    timer_.arm(engine_->deadline_ns(), monotonic_ns());
+    leave();
+    if (more) return Outcome::MORE;
+  }
+  return Outcome::IDLE;
+}
+
+// For what is rare and must happen, such as joining a group; the wait is as long as a few rounds.
+void Driver::enter() {
+  while (!try_enter()) std::this_thread::yield();
+}
+
+void Driver::leave() { engine_busy_.store(false); }
+
+template <class Function>
+auto Driver::with_engine(Function&& function) {
+  enter();
+  auto result = function();
+  leave();
+  pump(kTransmit);  // Takes over what others left while they found the engine busy.
+  return result;
+}
+
+DriverError Driver::join_group(const Gid& group) {
+  if (const Status status = usable(); !status.ok()) return {status.error, status.rule};
+  return with_engine([&] { return engine_->wire().join_group(group); });
+}
+
+DriverError Driver::leave_group(const Gid& group) {
+  if (const Status status = usable(); !status.ok()) return {status.error, status.rule};
+  return with_engine([&] { return engine_->wire().leave_group(group); });
+}
+
+DriverCounters Driver::counters() {
+  DriverCounters counters;
+  if (!usable().ok()) return counters;
+  return with_engine([&] {
+    counters.udp = udp_->counters();
+    counters.receive_overflows = udp_->receive_overflows();
+    counters.captured_pkts = engine_->capture().packets();
+    counters.capture_failure = engine_->capture().failure();
+    if (faults_ != nullptr) {
+      counters.sent_faults = faults_->send_counters();
+      counters.received_faults = faults_->receive_counters();
+    }
+    return counters;
+  });
+}
+
+bool Driver::caller_is_polling() const {
+  const std::uint64_t last_ns = last_poll_ns_.load(std::memory_order_relaxed);
+  const std::uint64_t now_ns = monotonic_ns();
+  return last_ns != 0 && (last_ns >= now_ns || now_ns - last_ns < kPollingNs);
+}
+
+void Driver::run() {
+  std::uint64_t aside_ns = kMinAsideNs;
+  while (!stopping_.load()) {
+    if (caller_is_polling()) {
+      step_aside(aside_ns);
+      aside_ns = std::min(aside_ns * 2, kMaxAsideNs);
+      continue;
+    }
+    aside_ns = kMinAsideNs;
+    work_left_.store(false);
+    switch (progress(kTransmit | kReceive, kThreadRounds)) {
+      case Outcome::MORE:
+        break;
+      case Outcome::BUSY:
+        step_aside(kMinAsideNs);
+        break;
+      case Outcome::IDLE:
+        sleep_until_ready();
+        break;
+    }
+  }
+}
+
+void Driver::step_aside(std::uint64_t wait_ns) {
+  thread_state_.store(ThreadState::ASIDE);
+  const timespec timeout{0, static_cast<long>(wait_ns)};
+  pollfd waited{kick_.get(), POLLIN, 0};
+  ppoll(&waited, 1, &timeout, nullptr);
+  thread_state_.store(ThreadState::RUNNING);
+  if (waited.revents != 0) clear_kick();
+}
+
+void Driver::sleep_until_ready() {
+  thread_state_.store(ThreadState::ASLEEP);
+  // Work that was left before the state could be seen comes without a kick.
+  if (!work_left_.load() && !stopping_.load()) {
+    pollfd waited[] = {{kick_.get(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {ready_fd_, POLLIN, 0}};
+    ppoll(waited, 3, nullptr, nullptr);
+    if (waited[0].revents != 0) clear_kick();
+  }
+  thread_state_.store(ThreadState::RUNNING);
+}
+
+void Driver::kick() { eventfd_write(kick_.get(), 1); }
+
+void Driver::clear_kick() {
+  eventfd_t count = 0;
+  eventfd_read(kick_.get(), &count);
+}
+
+}  // namespace softhca

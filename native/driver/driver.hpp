@@ -1,0 +1,138 @@
+// Runs an adapter in real time. One native thread serves the peers while the owner does nothing;
+// threads that post and poll do the work themselves.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "driver/clock.hpp"
+#include "driver/deadline_timer.hpp"
+#include "driver/engine.hpp"
+#include "driver/event_queue.hpp"
+#include "driver/guarded_adapter.hpp"
+#include "link/fault_link.hpp"
+#include "link/file_descriptor.hpp"
+#include "link/udp_link.hpp"
+
+namespace softhca {
+
+// Why a driver could not start; the message is for the user.
+using DriverError = LinkError;
+
+struct DriverOptions {
+  std::string capture_path;  // Empty: no capture.
+  FaultSettings faults;      // Of the wire and of the loopback alike.
+};
+
+struct DriverCounters {
+  UdpCounters udp;
+  std::uint64_t receive_overflows = 0;
+  std::uint64_t captured_pkts = 0;
+  FaultCounters sent_faults;
+  FaultCounters received_faults;
+  LinkError capture_failure;
+};
+
+// All methods are thread-safe, close() and the destructor excepted: those come last.
+class Driver {
+ public:
+  // `adapter` must have been made for `wire`: its address and its source ports (adapter_config()).
+  Driver(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<UdpLink> wire,
+         DriverOptions options);
+  ~Driver();
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  // Opens the capture and starts the thread. Once.
+  DriverError start();
+  // Stops the thread, closes the sockets and completes the capture. Idempotent. In a child after
+  // fork() it gives up the copies of the descriptors and leaves the parent alone.
+  void close();
+
+  // EIO: this process is a child of the one that opened the device. ENODEV: closed.
+  Status usable() const;
+
+  // Calls `function(Adapter&, now_ns)`, which returns a Status or a Result, with the adapter
+  // locked, and sends what came of it.
+  template <class Function>
+  auto with_adapter(Function&& function) -> decltype(function(std::declval<Adapter&>(), 0ull)) {
+    if (const Status status = usable(); !status.ok()) return status;
+    const std::uint64_t now_ns = monotonic_ns();
+    std::unique_lock lock(guarded_->mutex);
+    auto result = function(guarded_->adapter, now_ns);
+    lock.unlock();
+    pump(kTransmit);
+    return result;
+  }
+
+  // Adapter::poll_cq() that makes progress itself when it finds nothing.
+  Result<std::size_t> poll_cq(std::uint32_t cq, std::span<Completion> out);
+
+  // Membership of the link; Adapter::attach_mcast() is called besides.
+  DriverError join_group(const Gid& group);
+  DriverError leave_group(const Gid& group);
+
+  // Asynchronous events, and completion events of armed CQs; each with a descriptor that is
+  // readable while there are any.
+  EventQueue& async_events() { return async_events_; }
+  EventQueue& completion_events() { return completion_events_; }
+
+  DriverCounters counters();
+
+ private:
+  enum Work : unsigned { kTransmit = 1, kReceive = 2 };
+  enum class Outcome { IDLE, MORE, BUSY };
+  enum class ThreadState { RUNNING, ASIDE, ASLEEP };
+
+  DriverError open_descriptors();
+  DriverError start_thread();
+  void abandon();
+
+  void pump(unsigned work);
+  Outcome progress(unsigned work, int max_rounds);
+  bool try_enter() { return !engine_busy_.exchange(true); }
+  void enter();
+  void leave();
+  template <class Function>
+  auto with_engine(Function&& function);
+
+  void run();
+  bool caller_is_polling() const;
+  void step_aside(std::uint64_t wait_ns);
+  void sleep_until_ready();
+  void kick();
+  void clear_kick();
+
+  const std::uint64_t fork_generation_;
+  std::shared_ptr<GuardedAdapter> guarded_;
+  DriverOptions options_;
+  EventQueue async_events_;
+  EventQueue completion_events_;
+
+  // What follows belongs to whoever holds engine_busy_. A flag, not a mutex: nobody waits for it,
+  // work is left for its holder instead.
+  std::atomic<bool> engine_busy_{false};
+  std::atomic<unsigned> pending_{0};  // Work bits that the holder looks at after it has let go.
+  UdpLink* udp_ = nullptr;
+  FaultLink* faults_ = nullptr;  // Around the wire, if there are faults.
+  std::unique_ptr<UdpLink> opened_wire_;
+  std::unique_ptr<Engine> engine_;
+  DeadlineTimer timer_;
+
+  std::atomic<bool> closed_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> work_left_{false};  // A caller stopped with work to do; the thread goes on.
+  std::atomic<ThreadState> thread_state_{ThreadState::RUNNING};
+  std::atomic<std::uint64_t> last_poll_ns_{0};
+  int ready_fd_ = -1;  // Of the wire; it never changes while the thread runs.
+  FileDescriptor kick_;
+  std::unique_ptr<std::thread> thread_;
+};
+
+}  // namespace softhca

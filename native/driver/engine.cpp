@@ -1,0 +1,167 @@
+#include "driver/engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "driver/clock.hpp"
+
+namespace softhca {
+namespace {
+
+// A datagram that nothing overtakes is let go after this time: reordered, not lost.
+constexpr std::uint64_t kHoldNs = 1'000'000;
+// A capture can be read this long after the last packet at the latest.
+constexpr std::uint64_t kCaptureDelayNs = 50'000'000;
+
+PacketNote note_of(const ReceiveReport& report) {
+  return {report.qpn, report.has_wr, report.wr_id, false, report.verdict};
+}
+
+PacketNote note_of(const OutgoingPacket& packet) {
+  return {packet.qpn, packet.has_wr, packet.wr_id, packet.retransmitted, ""};
+}
+
+std::uint64_t after(std::uint64_t since_ns, std::uint64_t delay_ns) {
+  return since_ns == kNever ? kNever : since_ns + delay_ns;
+}
+
+}  // namespace
+
+Engine::Engine(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<Link> wire,
+               std::unique_ptr<Link> loopback, Capture capture, EventQueue& async_events,
+               EventQueue& completion_events)
+    : guarded_(std::move(adapter)),
+      wire_(std::move(wire)),
+      loopback_(std::move(loopback)),
+      capture_(std::move(capture)),
+      async_events_(async_events),
+      completion_events_(completion_events),
+      own_(guarded_->adapter.config().gids),
+      filled_(kLinkBatch),
+      buffers_(std::make_unique<std::uint8_t[]>(kLinkBatch * kDatagramBufferBytes)) {}
+
+bool Engine::is_own(const Gid& gid) const {
+  return std::find(own_.begin(), own_.end(), gid) != own_.end();
+}
+
+std::uint64_t Engine::deadline_ns() const {
+  return std::min({adapter_deadline_ns_, after(held_since_ns_, kHoldNs),
+                   after(dirty_since_ns_, kCaptureDelayNs)});
+}
+
+bool Engine::round(bool receive, bool transmit) {
+  const bool arrived = fetch(receive);
+  const std::uint64_t now_ns = monotonic_ns();
+  keep_promises(now_ns);
+  // A poll that finds nothing new leaves the adapter, and its lock, alone.
+  if (!arrived && !transmit && now_ns < adapter_deadline_ns_ && !wire_->blocked()) return false;
+  run_adapter(now_ns);
+  capture_incoming(from_wire_);
+  capture_incoming(from_loopback_);
+  for (std::size_t i = 0; i < filled_count_; ++i) capture_outgoing(filled_[i]);
+  hand_over();
+  const bool looped = to_loopback_.count > 0;
+  const bool full = from_wire_.count == kLinkBatch || filled_count_ == kLinkBatch;
+  if (wire_->holding() || loopback_->holding()) {
+    if (held_since_ns_ == kNever) held_since_ns_ = now_ns;
+  } else {
+    held_since_ns_ = kNever;
+  }
+  if (capture_.dirty() && dirty_since_ns_ == kNever) dirty_since_ns_ = now_ns;
+  return looped || (full && !wire_->blocked());
+}
+
+bool Engine::fetch(bool receive) {
+  from_wire_.count = receive ? wire_->receive(from_wire_.datagrams) : 0;
+  from_loopback_.count = loopback_->receive(from_loopback_.datagrams);
+  return from_wire_.count + from_loopback_.count > 0;
+}
+
+// What was put off, and is due.
+void Engine::keep_promises(std::uint64_t now_ns) {
+  if (now_ns >= after(held_since_ns_, kHoldNs)) {
+    held_since_ns_ = kNever;
+    wire_->release();
+    loopback_->release();
+    // The next round fetches what a receiving link let go; this makes sure that there is one.
+    adapter_deadline_ns_ = 0;
+  }
+  if (now_ns >= after(dirty_since_ns_, kCaptureDelayNs)) {
+    dirty_since_ns_ = kNever;
+    capture_.flush();
+  }
+}
+
+void Engine::run_adapter(std::uint64_t now_ns) {
+  const std::lock_guard lock(guarded_->mutex);
+  Adapter& adapter = guarded_->adapter;
+  deliver(adapter, from_wire_, now_ns);
+  deliver(adapter, from_loopback_, now_ns);
+  if (adapter.next_deadline_ns() <= now_ns) adapter.advance(now_ns);
+  fill(adapter, now_ns);
+  drain_events(adapter);
+  adapter_deadline_ns_ = adapter.next_deadline_ns();
+}
+
+void Engine::deliver(Adapter& adapter, Incoming& incoming, std::uint64_t now_ns) {
+  for (std::size_t i = 0; i < incoming.count; ++i) {
+    const Datagram& datagram = incoming.datagrams[i];
+    incoming.reports[i] = adapter.receive(datagram.route, datagram.bytes, now_ns);
+  }
+}
+
+void Engine::fill(Adapter& adapter, std::uint64_t now_ns) {
+  filled_count_ = 0;
+  to_loopback_.count = to_loopback_.taken = 0;
+  // Until the wire has taken what it refused, the adapter keeps the rest: the buffers are in use.
+  if (to_wire_.taken < to_wire_.count) return;
+  to_wire_.count = to_wire_.taken = 0;
+  while (filled_count_ < kLinkBatch) {
+    OutgoingPacket& packet = filled_[filled_count_];
+    const ByteSpan buffer(buffers_.get() + filled_count_ * kDatagramBufferBytes,
+                          kDatagramBufferBytes);
+    if (!adapter.next_packet(buffer, packet, now_ns)) break;
+    Outgoing& outgoing = is_own(packet.route.destination) ? to_loopback_ : to_wire_;
+    outgoing.datagrams[outgoing.count++] = {packet.route, packet.datagram};
+    ++filled_count_;
+  }
+}
+
+void Engine::drain_events(Adapter& adapter) {
+  AsyncEvent event;
+  while (adapter.next_event(event)) {
+    (event.is_completion ? completion_events_ : async_events_).push(event);
+  }
+}
+
+void Engine::capture_incoming(const Incoming& incoming) {
+  if (!capture_.is_open()) return;
+  for (std::size_t i = 0; i < incoming.count; ++i) {
+    capture_.write(Direction::RECEIVED, incoming.datagrams[i], note_of(incoming.reports[i]),
+                   realtime_ns());
+  }
+}
+
+void Engine::capture_outgoing(const OutgoingPacket& packet) {
+  if (!capture_.is_open()) return;
+  capture_.write(Direction::SENT, {packet.route, packet.datagram}, note_of(packet), realtime_ns());
+}
+
+void Engine::hand_over() {
+  const auto hand = [](Link& link, Outgoing& outgoing) {
+    if (outgoing.taken == outgoing.count && !link.blocked()) return;
+    const std::span left =
+        std::span(outgoing.datagrams).subspan(outgoing.taken, outgoing.count - outgoing.taken);
+    outgoing.taken += link.send(left);
+  };
+  hand(*wire_, to_wire_);
+  hand(*loopback_, to_loopback_);
+}
+
+void Engine::abandon() {
+  wire_->abandon();
+  loopback_->abandon();
+  capture_.abandon();
+}
+
+}  // namespace softhca

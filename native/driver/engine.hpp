@@ -1,0 +1,83 @@
+// Joins an adapter with its links, one round at a time: fetch, let the adapter take it all in, send
+// what it wants sent.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "driver/event_queue.hpp"
+#include "driver/guarded_adapter.hpp"
+#include "link/capture.hpp"
+#include "link/link.hpp"
+#include "link/loopback_link.hpp"
+
+namespace softhca {
+
+// One caller at a time; it locks the adapter for the part in the middle only, never around a system
+// call.
+class Engine {
+ public:
+  // `loopback` carries packets to our own addresses, `wire` all others.
+  Engine(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<Link> wire,
+         std::unique_ptr<Link> loopback, Capture capture, EventQueue& async_events,
+         EventQueue& completion_events);
+
+  // `receive`: fetch from the wire. `transmit`: the adapter was called since the last round and may
+  // have something to send. True: another round finds more to do at once.
+  bool round(bool receive, bool transmit);
+
+  // When a round is due though nothing arrives and nobody calls; kNever if not.
+  std::uint64_t deadline_ns() const;
+
+  Link& wire() { return *wire_; }
+  const Capture& capture() const { return capture_; }
+  void close() { capture_.close(); }
+  void abandon();
+
+ private:
+  // Enough for the packets of one batch, each with its buffer.
+  struct Outgoing {
+    std::array<Datagram, kLinkBatch> datagrams;
+    std::size_t count = 0;
+    std::size_t taken = 0;  // Handed to the link.
+  };
+  struct Incoming {
+    std::array<Datagram, kLinkBatch> datagrams;
+    std::array<ReceiveReport, kLinkBatch> reports;
+    std::size_t count = 0;
+  };
+
+  bool fetch(bool receive);
+  void run_adapter(std::uint64_t now_ns);
+  void fill(Adapter& adapter, std::uint64_t now_ns);
+  void deliver(Adapter& adapter, Incoming& incoming, std::uint64_t now_ns);
+  void drain_events(Adapter& adapter);
+  void capture_incoming(const Incoming& incoming);
+  void capture_outgoing(const OutgoingPacket& packet);
+  void hand_over();
+  void keep_promises(std::uint64_t now_ns);
+  bool is_own(const Gid& gid) const;
+
+  std::shared_ptr<GuardedAdapter> guarded_;
+  std::unique_ptr<Link> wire_;
+  std::unique_ptr<Link> loopback_;
+  Capture capture_;
+  EventQueue& async_events_;
+  EventQueue& completion_events_;
+  std::vector<Gid> own_;
+
+  Incoming from_wire_;
+  Incoming from_loopback_;
+  Outgoing to_wire_;
+  Outgoing to_loopback_;
+  std::vector<OutgoingPacket> filled_;  // This round's, for the capture.
+  std::size_t filled_count_ = 0;
+  std::unique_ptr<std::uint8_t[]> buffers_;
+  std::uint64_t adapter_deadline_ns_ = 0;  // 0: the first round asks.
+  std::uint64_t held_since_ns_ = kNever;   // A link holds datagrams back since then.
+  std::uint64_t dirty_since_ns_ = kNever;  // The capture has unwritten packets since then.
+};
+
+}  // namespace softhca

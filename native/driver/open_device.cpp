@@ -1,0 +1,72 @@
+#include "driver/open_device.hpp"
+
+#include <sys/random.h>
+
+#include <utility>
+
+#include "vocabulary/enums.hpp"
+
+namespace softhca {
+namespace {
+
+// An EUI-64, locally administered, so that it is nobody's: 02:xx:xx:ff:fe:xx:xx:xx.
+std::uint64_t guid_of(const Gid& gid) {
+  std::uint8_t bytes[8] = {0x02, 0, 0, 0xff, 0xfe, 0, 0, 0};
+  bytes[1] = gid.is_ipv4() ? 0 : gid.raw[11];
+  bytes[2] = gid.raw[12];
+  std::memcpy(bytes + 5, gid.raw.data() + 13, 3);
+  return load_be64(bytes);
+}
+
+std::uint64_t system_entropy() {
+  std::uint64_t seed = 0;
+  if (getrandom(&seed, sizeof seed, 0) != static_cast<ssize_t>(sizeof seed)) seed = monotonic_ns();
+  return seed;
+}
+
+}  // namespace
+
+std::uint8_t path_mtu_code(std::uint32_t ip_mtu_bytes, bool ipv4) {
+  const auto header_bytes =
+      static_cast<std::uint32_t>((ipv4 ? 28 : 48) + kMaxDatagramBytes - kMaxPathMtuBytes);
+  std::uint8_t code = static_cast<std::uint8_t>(Mtu::MTU_4096);
+  while (code > static_cast<std::uint8_t>(Mtu::MTU_256) &&
+         mtu_bytes(code) + header_bytes > ip_mtu_bytes) {
+    --code;
+  }
+  return code;
+}
+
+AdapterConfig adapter_config(const UdpLink& link) {
+  AdapterConfig config;
+  const Gid& gid = link.local().gid;
+  config.node_guid = guid_of(gid);
+  config.gids = {gid};
+  config.udp_source_ports = link.source_ports();
+  config.active_mtu = path_mtu_code(link.local().mtu_bytes, gid.is_ipv4());
+  return config;
+}
+
+DriverError open_device(const OpenOptions& options, OpenedDevice& device) {
+  UdpOptions udp;
+  udp.address = options.address;
+  udp.source_port_count = options.source_port_count;
+  std::unique_ptr<UdpLink> link;
+  DriverError error = UdpLink::open(udp, link);
+  if (!error.ok()) return error;
+  OpenedDevice opened;
+  opened.local = link->local();
+  AdapterConfig config = adapter_config(*link);
+  config.seed = options.seed != 0 ? options.seed : system_entropy();
+  config.icrc_level = options.icrc_level;
+  config.limits = options.limits;
+  opened.adapter = std::make_shared<GuardedAdapter>(std::move(config));
+  opened.driver = std::make_unique<Driver>(opened.adapter, std::move(link),
+                                           DriverOptions{options.capture_path, options.faults});
+  error = opened.driver->start();
+  if (!error.ok()) return error;
+  device = std::move(opened);
+  return {};
+}
+
+}  // namespace softhca

@@ -1,0 +1,39 @@
+// From an address to a running adapter.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "driver/driver.hpp"
+#include "driver/guarded_adapter.hpp"
+
+namespace softhca {
+
+struct OpenOptions {
+  std::string address;       // See UdpOptions::address.
+  std::string capture_path;  // Empty: no capture.
+  FaultSettings faults;
+  std::size_t source_port_count = 4;
+  std::uint64_t seed = 0;  // 0: the system's entropy.
+  IcrcLevel icrc_level = IcrcLevel::SOLVE;
+  Limits limits;
+};
+
+struct OpenedDevice {
+  std::shared_ptr<GuardedAdapter> adapter;
+  std::unique_ptr<Driver> driver;
+  LocalAddress local;
+};
+
+// Configuration of an adapter behind `link`: its GID, source ports, MTU and a GUID made of its
+// address.
+AdapterConfig adapter_config(const UdpLink& link);
+
+// Largest path MTU (Mtu code) whose packets with all their headers fit an IP MTU. 256 at least.
+std::uint8_t path_mtu_code(std::uint32_t ip_mtu_bytes, bool ipv4);
+
+// Errors as UdpLink::open(), and those of the capture's file.
+DriverError open_device(const OpenOptions& options, OpenedDevice& device);
+
+}  // namespace softhca
