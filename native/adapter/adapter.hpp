@@ -14,14 +14,13 @@
 #include "queue/work_request.hpp"
 #include "transport/attributes.hpp"
 #include "transport/counters.hpp"
+#include "transport/outgoing_packet.hpp"
 #include "vocabulary/status.hpp"
 #include "wire/icrc.hpp"
 #include "wire/packet.hpp"
 #include "wire/route.hpp"
 
 namespace softhca {
-
-inline constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
 // Limits: what is reported can be allocated, one more is refused.
 struct Limits {
@@ -66,16 +65,6 @@ struct ReceiveReport {
   bool has_wr = false;
   std::uint64_t wr_id = 0;
   const char* verdict = "";  // Why it was dropped; empty if it was taken.
-};
-
-// A packet to send: `datagram` is BTH to ICRC, lying in the buffer that next_packet() was given.
-struct OutgoingPacket {
-  Route route;
-  ByteView datagram;
-  std::uint32_t qpn = 0;
-  bool has_wr = false;
-  std::uint64_t wr_id = 0;
-  bool retransmitted = false;
 };
 
 struct AsyncEvent {

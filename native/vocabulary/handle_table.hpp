@@ -9,7 +9,8 @@
 
 namespace softhca {
 
-template <class T>
+// `GenerationBits` and the 20 bits of a slot are the width of a handle.
+template <class T, unsigned GenerationBits = 12>
 class HandleTable {
  public:
   explicit HandleTable(std::uint32_t limit) : limit_(limit) {}
@@ -32,6 +33,11 @@ class HandleTable {
     entry.object = std::move(object);
     ++live_;
     return handle_of(slot, entry.generation);
+  }
+
+  // Fills a slot that was inserted empty.
+  void place(std::uint32_t handle, std::unique_ptr<T> object) {
+    slots_[(handle & kSlotMask) - 1].object = std::move(object);
   }
 
   T* find(std::uint32_t handle) const {
@@ -70,7 +76,7 @@ class HandleTable {
   };
   static constexpr std::uint32_t kSlotBits = 20;
   static constexpr std::uint32_t kSlotMask = (1u << kSlotBits) - 1;
-  static constexpr std::uint32_t kGenerationMask = 0xfff;
+  static constexpr std::uint32_t kGenerationMask = (1u << GenerationBits) - 1;
   static constexpr std::size_t kReuseAfter = 64;
 
   static std::uint32_t handle_of(std::uint32_t slot, std::uint32_t generation) {

@@ -1,0 +1,134 @@
+// Packets and time: dispatch to queue pairs, and the turn that each of them gets to send.
+
+#include "adapter/adapter.hpp"
+
+#include "adapter/state.hpp"
+#include "vocabulary/enums.hpp"
+
+namespace softhca {
+
+Adapter::Adapter(AdapterConfig config) : state_(std::make_unique<State>(std::move(config))) {}
+Adapter::~Adapter() = default;
+
+void Adapter::State::deliver(QueuePair& qp, const Packet& packet, const Route& route,
+                             std::size_t bytes, ReceiveReport& report) {
+  report.qpn = qp.qpn;
+  report.has_wr = qp.responder.current_receive(report.wr_id);
+  qp.receive(packet, route, bytes, report.verdict);
+  if (!report.has_wr) {
+    report.has_wr = qp.responder.current_receive(report.wr_id);
+  }
+  timers.update(qp);
+}
+
+ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint64_t now_ns) {
+  State& s = *state_;
+  s.now_ns = now_ns;
+  ReceiveReport report;
+  const auto drop = [&](std::uint64_t Counters::*counter, const char* why) {
+    ++(s.counters.*counter);
+    report.verdict = why;
+    return report;
+  };
+  const IcrcVerdict icrc = check_icrc(route, datagram, s.config.icrc_level);
+  if (!icrc.good) {
+    return drop(&Counters::rx_icrc_encapsulated, "bad ICRC");
+  }
+  if (icrc.solved) {
+    ++s.counters.rx_icrc_solved;
+  }
+  Packet packet;
+  const DecodeStatus status = decode_packet(datagram, packet);
+  if (status != DecodeStatus::OK) {
+    return drop(&Counters::rx_malformed, decode_status_name(status));
+  }
+  if (packet.info->has(kCnp)) {
+    return drop(&Counters::rx_cnp, "congestion notification, ignored");
+  }
+  if (packet.bth.destination_qpn == 0xffffff) {
+    const auto group = s.multicast.find(route.destination.raw);
+    if (group == s.multicast.end()) {
+      return drop(&Counters::rx_unknown_qp, "no member of this multicast group");
+    }
+    for (const std::uint32_t qpn : group->second) {
+      s.deliver(*s.qps.find(qpn), packet, route, datagram.size(), report);
+    }
+  } else if (QueuePair* qp = s.qps.find(packet.bth.destination_qpn); qp != nullptr) {
+    s.deliver(*qp, packet, route, datagram.size(), report);
+  } else {
+    return drop(&Counters::rx_unknown_qp, "no such queue pair");
+  }
+  s.settle_overflows();
+  return report;
+}
+
+bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t now_ns) {
+  State& s = *state_;
+  s.now_ns = now_ns;
+  bool sent = false;
+  while (!sent && !s.ready.empty()) {
+    QueuePair* qp = s.qps.find(s.ready.front());
+    s.ready.pop_front();
+    if (qp == nullptr) {
+      continue;
+    }
+    qp->listed = false;
+    sent = qp->next_packet(buffer, out);
+    if (sent) {
+      s.schedule(*qp);
+    }
+    s.timers.update(*qp);
+  }
+  s.settle_overflows();
+  return sent;
+}
+
+std::uint64_t Adapter::next_deadline_ns() const { return state_->timers.next_ns(); }
+
+void Adapter::advance(std::uint64_t now_ns) {
+  State& s = *state_;
+  s.now_ns = now_ns;
+  QueuePair* qp = nullptr;
+  while (s.timers.pop_due(
+      now_ns, [&s](std::uint32_t qpn) { return s.qps.find(qpn); }, qp)) {
+    if (qp->deadline_ns() <= now_ns) {
+      qp->advance();
+    }
+    s.timers.update(*qp);
+  }
+  s.settle_overflows();
+}
+
+const AdapterConfig& Adapter::config() const { return state_->config; }
+const Counters& Adapter::counters() const { return state_->counters; }
+
+PortAttr Adapter::query_port() const {
+  const State& s = *state_;
+  PortAttr attr;
+  attr.active_mtu = s.config.active_mtu;
+  attr.gid_tbl_len = s.config.limits.gid_table_len;
+  attr.pkey_tbl_len = static_cast<std::uint16_t>(s.config.pkeys.size());
+  attr.max_msg_sz = s.config.limits.max_msg_sz;
+  attr.bad_pkey_cntr = static_cast<std::uint32_t>(s.counters.bad_pkey_cntr);
+  attr.qkey_viol_cntr = static_cast<std::uint32_t>(s.counters.qkey_viol_cntr);
+  return attr;
+}
+
+Result<Counters> Adapter::qp_counters(std::uint32_t qpn) const {
+  const QueuePair* qp = state_->qps.find(qpn);
+  if (qp == nullptr) {
+    return refuse(EINVAL, "qp", qpn, "no such queue pair");
+  }
+  return qp->counters;
+}
+
+bool Adapter::next_event(AsyncEvent& event) {
+  if (state_->events.empty()) {
+    return false;
+  }
+  event = state_->events.front();
+  state_->events.pop_front();
+  return true;
+}
+
+}  // namespace softhca

@@ -1,0 +1,316 @@
+// Queue pairs: creating, modifying, posting, destroying, and their multicast groups.
+
+#include <algorithm>
+
+#include "adapter/state.hpp"
+
+namespace softhca {
+namespace {
+
+Status no_such(const char* kind, std::uint32_t handle) {
+  return refuse(EINVAL, kind, handle, "there is no such object");
+}
+
+bool known_type(QpType type) {
+  return type == QpType::RC || type == QpType::UC || type == QpType::UD ||
+         type == QpType::XRC_SEND || type == QpType::XRC_RECV;
+}
+
+Status check_cap(const QpCap& cap, const Limits& limits) {
+  const struct {
+    const char* name;
+    std::uint32_t value;
+    std::uint32_t limit;
+    const char* rule;
+  } checks[] = {
+      {"max_send_wr", cap.max_send_wr, limits.max_qp_wr, "is above max_qp_wr"},
+      {"max_recv_wr", cap.max_recv_wr, limits.max_qp_wr, "is above max_qp_wr"},
+      {"max_send_sge", cap.max_send_sge, limits.max_sge, "is above max_sge"},
+      {"max_recv_sge", cap.max_recv_sge, limits.max_sge, "is above max_sge"},
+      {"max_inline_data", cap.max_inline_data, limits.max_inline_data, "is above max_inline_data"},
+  };
+  for (const auto& check : checks) {
+    if (check.value > check.limit) {
+      return refuse(EINVAL, check.name, check.value, check.rule);
+    }
+  }
+  return Status::success();
+}
+
+}  // namespace
+
+Result<std::uint32_t> Adapter::create_qp(QpInit& init) {
+  State& s = *state_;
+  if (!known_type(init.type)) {
+    return refuse(EOPNOTSUPP, "qp_type", static_cast<std::uint64_t>(init.type),
+                  "must be RC, UC, UD, XRC_SEND or XRC_RECV");
+  }
+  const bool target = init.type == QpType::XRC_RECV;
+  const bool receives = !target && init.type != QpType::XRC_SEND;
+  ProtectionDomain* pd = s.pds.find(init.pd);
+  QueuePair::Queues queues;
+  queues.send_cq = s.cqs.find(init.send_cq);
+  queues.recv_cq = s.cqs.find(init.recv_cq);
+  queues.srq = s.srqs.find(init.srq);
+  XrcDomain* xrcd = s.xrcds.find(init.xrcd);
+  if (!target && pd == nullptr) {
+    return no_such("pd", init.pd);
+  }
+  if (!target && queues.send_cq == nullptr) {
+    return no_such("send_cq", init.send_cq);
+  }
+  if (receives && queues.recv_cq == nullptr) {
+    return no_such("recv_cq", init.recv_cq);
+  }
+  if (init.srq != 0 && (queues.srq == nullptr || !receives || queues.srq->xrcd != 0)) {
+    return refuse(EINVAL, "srq", init.srq, "must be a basic SRQ, and the QP one that receives");
+  }
+  if (target && xrcd == nullptr) {
+    return no_such("xrcd", init.xrcd);
+  }
+  if (Status status = check_cap(init.cap, s.config.limits); !status.ok()) {
+    return status;
+  }
+  if (s.qps.full()) {
+    return refuse(ENOMEM, "max_qp", s.config.limits.max_qp, "queue pairs exist already");
+  }
+  // What a kind of queue pair does not have is reported as zero.
+  if (queues.srq != nullptr || !receives) {
+    init.cap.max_recv_wr = init.cap.max_recv_sge = 0;
+  }
+  if (!receives) {
+    queues.recv_cq = nullptr;
+  }
+  if (target) {
+    init.cap = {0, 0, 0, 0, 0};
+    queues.send_cq = nullptr;
+    ++xrcd->users;
+  } else {
+    ++pd->users;
+  }
+  for (CompletionQueue* cq : {queues.send_cq, queues.recv_cq}) {
+    if (cq != nullptr) {
+      ++cq->users;
+    }
+  }
+  if (queues.srq != nullptr) {
+    ++queues.srq->users;
+  }
+  const std::uint32_t qpn = s.qps.reserve();
+  s.qps.insert(qpn, std::make_unique<QueuePair>(s, qpn, init, queues));
+  return qpn;
+}
+
+Status Adapter::destroy_qp(std::uint32_t qpn) {
+  State& s = *state_;
+  QueuePair* qp = s.qps.find(qpn);
+  if (qp == nullptr) {
+    return no_such("qp", qpn);
+  }
+  if (qp->multicast_groups != 0) {
+    return refuse(EBUSY, "qp", qp->multicast_groups, "is still attached to multicast groups");
+  }
+  for (CompletionQueue* cq : {qp->queues.send_cq, qp->queues.recv_cq}) {
+    if (cq != nullptr) {
+      cq->purge(qpn);
+      --cq->users;
+    }
+  }
+  if (qp->init.type == QpType::XRC_RECV) {
+    // Its receives completed on the CQs of the domain's SRQs.
+    s.srqs.for_each([&](SharedReceiveQueue& srq) {
+      if (srq.xrcd == qp->init.xrcd) {
+        s.cqs.find(srq.cq)->purge(qpn);
+      }
+    });
+    --s.xrcds.find(qp->init.xrcd)->users;
+  } else {
+    --s.pds.find(qp->init.pd)->users;
+  }
+  if (qp->queues.srq != nullptr) {
+    --qp->queues.srq->users;
+  }
+  s.qps.erase(qpn);
+  return Status::success();
+}
+
+Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
+                                        std::uint32_t mask) const {
+  constexpr std::uint32_t kQpAccess = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead |
+                                      kAccessRemoteAtomic | kAccessMwBind | kAccessOptionalRange;
+  const struct {
+    std::uint32_t bit;
+    const char* name;
+    std::uint64_t value;
+    bool good;
+    const char* rule;
+  } checks[] = {
+      {kQpState, "qp_state", static_cast<std::uint64_t>(attr.qp_state),
+       attr.qp_state <= QpState::ERR && attr.qp_state != QpState::SQE, "is no state to modify to"},
+      {kQpPort, "port_num", attr.port_num, attr.port_num == 1, "must be 1, the only port"},
+      {kQpPkeyIndex, "pkey_index", attr.pkey_index, attr.pkey_index < config.pkeys.size(),
+       "names no entry of the P_Key table"},
+      {kQpAccessFlags, "qp_access_flags", attr.qp_access_flags,
+       (attr.qp_access_flags & ~kQpAccess) == 0, "has bits that a queue pair does not take"},
+      {kQpPathMtu, "path_mtu", attr.path_mtu,
+       attr.path_mtu >= 1 && attr.path_mtu <= config.active_mtu,
+       "must be an MTU code from 1 to the port's active MTU"},
+      {kQpTimeout, "timeout", attr.timeout, attr.timeout <= 31, "must be 0 to 31"},
+      {kQpRetryCnt, "retry_cnt", attr.retry_cnt, attr.retry_cnt <= 7, "must be 0 to 7"},
+      {kQpRnrRetry, "rnr_retry", attr.rnr_retry, attr.rnr_retry <= 7, "must be 0 to 7"},
+      {kQpMinRnrTimer, "min_rnr_timer", attr.min_rnr_timer, attr.min_rnr_timer <= 31,
+       "must be 0 to 31"},
+      {kQpMaxQpRdAtomic, "max_rd_atomic", attr.max_rd_atomic,
+       attr.max_rd_atomic <= config.limits.max_qp_init_rd_atom, "is above max_qp_init_rd_atom"},
+      {kQpMaxDestRdAtomic, "max_dest_rd_atomic", attr.max_dest_rd_atomic,
+       attr.max_dest_rd_atomic <= config.limits.max_qp_rd_atom, "is above max_qp_rd_atom"},
+      {kQpPathMigState, "path_mig_state", static_cast<std::uint64_t>(attr.path_mig_state),
+       attr.path_mig_state <= MigState::ARMED, "must be MIGRATED, REARM or ARMED"},
+      {kQpCap, "attr_mask", mask, false, "queue pairs cannot be resized"},
+  };
+  for (const auto& check : checks) {
+    if ((mask & check.bit) != 0 && !check.good) {
+      return refuse(EINVAL, check.name, check.value, check.rule);
+    }
+  }
+  if ((mask & kQpAv) != 0 && qp.init.type != QpType::UD) {
+    return check_ah(attr.ah_attr);
+  }
+  return Status::success();
+}
+
+Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask,
+                          std::uint64_t now_ns) {
+  State& s = *state_;
+  s.now_ns = now_ns;
+  QueuePair* qp = s.qps.find(qpn);
+  if (qp == nullptr) {
+    return no_such("qp", qpn);
+  }
+  if ((mask >> 21) != 0) {
+    return refuse(EINVAL, "attr_mask", mask, "has bits that are no QP attribute");
+  }
+  if (Status status = s.check_attributes(*qp, attr, mask); !status.ok()) {
+    return status;
+  }
+  const bool has_av = (mask & kQpAv) != 0 && attr.ah_attr.sgid_index < s.config.gids.size();
+  const Route route = has_av ? s.route_to(attr.ah_attr, qpn) : Route{};
+  const bool has_pkey = (mask & kQpPkeyIndex) != 0;
+  const std::uint16_t pkey = has_pkey ? s.config.pkeys[attr.pkey_index] : std::uint16_t{0xffff};
+  const Status status = qp->modify(attr, mask, route, pkey);
+  s.timers.update(*qp);
+  s.settle_overflows();
+  return status;
+}
+
+Result<QpAttr> Adapter::query_qp(std::uint32_t qpn, QpInit& init) const {
+  const QueuePair* qp = state_->qps.find(qpn);
+  if (qp == nullptr) {
+    return no_such("qp", qpn);
+  }
+  init = qp->init;
+  return qp->query();
+}
+
+Status Adapter::post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs,
+                          std::size_t& posted, std::uint64_t now_ns) {
+  State& s = *state_;
+  s.now_ns = now_ns;
+  posted = 0;
+  QueuePair* qp = s.qps.find(qpn);
+  if (qp == nullptr) {
+    return no_such("qp", qpn);
+  }
+  Status status;
+  for (const SendWr* wr : wrs) {
+    Route route;
+    bool ah_ok = true;
+    if (qp->init.type == QpType::UD) {
+      const AddressHandle* ah = s.ahs.find(wr->ah);
+      ah_ok = ah != nullptr && ah->pd == qp->init.pd;
+      if (ah_ok) {
+        route = s.route_to(ah->attr, qpn);
+      }
+    }
+    status = qp->post_send(*wr, route, ah_ok);
+    if (!status.ok()) {
+      break;
+    }
+    ++posted;
+  }
+  s.settle_overflows();
+  return status;
+}
+
+Status Adapter::post_recv(std::uint32_t qpn, std::span<const RecvWr* const> wrs,
+                          std::size_t& posted, std::uint64_t now_ns) {
+  State& s = *state_;
+  s.now_ns = now_ns;
+  posted = 0;
+  QueuePair* qp = s.qps.find(qpn);
+  if (qp == nullptr) {
+    return no_such("qp", qpn);
+  }
+  Status status;
+  for (const RecvWr* wr : wrs) {
+    status = qp->post_recv(*wr);
+    if (!status.ok()) {
+      break;
+    }
+    ++posted;
+  }
+  s.settle_overflows();
+  return status;
+}
+
+// --- multicast
+// ----------------------------------------------------------------------------------------------------------
+
+Status Adapter::attach_mcast(std::uint32_t qpn, const Gid& gid) {
+  State& s = *state_;
+  QueuePair* qp = s.qps.find(qpn);
+  if (qp == nullptr) {
+    return no_such("qp", qpn);
+  }
+  if (qp->init.type != QpType::UD) {
+    return refuse(EINVAL, "qp_type", static_cast<std::uint64_t>(qp->init.type),
+                  "only UD queue pairs join multicast groups");
+  }
+  if (!gid.is_multicast()) {
+    return refuse(EINVAL, "gid", gid.raw[15], "is no multicast address");
+  }
+  const auto found = s.multicast.find(gid.raw);
+  if (found == s.multicast.end() && s.multicast.size() >= s.config.limits.max_mcast_grp) {
+    return refuse(ENOMEM, "max_mcast_grp", s.multicast.size(), "groups are joined already");
+  }
+  auto& members = s.multicast[gid.raw];
+  if (std::ranges::find(members, qpn) != members.end()) {
+    return Status::success();
+  }
+  if (members.size() >= s.config.limits.max_mcast_qp_attach) {
+    return refuse(ENOMEM, "max_mcast_qp_attach", members.size(),
+                  "queue pairs are attached already");
+  }
+  members.push_back(qpn);
+  ++qp->multicast_groups;
+  return Status::success();
+}
+
+Status Adapter::detach_mcast(std::uint32_t qpn, const Gid& gid) {
+  State& s = *state_;
+  QueuePair* qp = s.qps.find(qpn);
+  if (qp == nullptr) {
+    return no_such("qp", qpn);
+  }
+  const auto found = s.multicast.find(gid.raw);
+  if (found == s.multicast.end() || std::erase(found->second, qpn) == 0) {
+    return refuse(EINVAL, "gid", gid.raw[15], "the queue pair is not attached to this group");
+  }
+  if (found->second.empty()) {
+    s.multicast.erase(found);
+  }
+  --qp->multicast_groups;
+  return Status::success();
+}
+
+}  // namespace softhca

@@ -1,0 +1,312 @@
+// Protection domains, memory regions, address handles, XRC domains, completion queues and shared
+// receive queues.
+
+#include <algorithm>
+
+#include "adapter/state.hpp"
+
+namespace softhca {
+namespace {
+
+constexpr std::uint32_t kRemoteAccess =
+    kAccessRemoteRead | kAccessRemoteWrite | kAccessRemoteAtomic;
+
+Status no_such(const char* kind, std::uint32_t handle) {
+  return refuse(EINVAL, kind, handle, "there is no such object");
+}
+Status in_use(const char* kind, std::uint32_t users) {
+  return refuse(EBUSY, kind, users, "still has objects that use it");
+}
+
+}  // namespace
+
+Result<std::uint32_t> Adapter::alloc_pd() {
+  if (state_->pds.full()) {
+    return refuse(ENOMEM, "max_pd", state_->config.limits.max_pd,
+                  "protection domains exist already");
+  }
+  return state_->pds.insert(std::make_unique<ProtectionDomain>());
+}
+
+Status Adapter::dealloc_pd(std::uint32_t handle) {
+  const ProtectionDomain* pd = state_->pds.find(handle);
+  if (pd == nullptr) {
+    return no_such("pd", handle);
+  }
+  if (pd->users != 0) {
+    return in_use("pd", pd->users);
+  }
+  state_->pds.erase(handle);
+  return Status::success();
+}
+
+Result<MrInfo> Adapter::reg_mr(std::uint32_t handle, std::uint64_t address, std::uint64_t length,
+                               std::uint64_t iova, std::uint32_t access) {
+  ProtectionDomain* pd = state_->pds.find(handle);
+  if (pd == nullptr) {
+    return no_such("pd", handle);
+  }
+  const Result<std::uint32_t> key =
+      state_->memory_table.register_region({handle, address, length, iova, access});
+  if (!key.ok()) {
+    return key.status;
+  }
+  ++pd->users;
+  return MrInfo{key.value, key.value, (access & kRemoteAccess) != 0 ? key.value : 0};
+}
+
+Status Adapter::dereg_mr(std::uint32_t mr) {
+  const RegionRequest* region = state_->memory_table.find(mr);
+  if (region == nullptr) {
+    return no_such("mr", mr);
+  }
+  --state_->pds.find(region->pd)->users;
+  return state_->memory_table.deregister_region(mr);
+}
+
+Result<std::uint32_t> Adapter::create_ah(std::uint32_t handle, const AhAttr& attr) {
+  ProtectionDomain* pd = state_->pds.find(handle);
+  if (pd == nullptr) {
+    return no_such("pd", handle);
+  }
+  if (Status status = state_->check_ah(attr); !status.ok()) {
+    return status;
+  }
+  if (state_->ahs.full()) {
+    return refuse(ENOMEM, "max_ah", state_->config.limits.max_ah, "address handles exist already");
+  }
+  ++pd->users;
+  return state_->ahs.insert(std::make_unique<AddressHandle>(AddressHandle{handle, attr}));
+}
+
+Result<AhAttr> Adapter::query_ah(std::uint32_t handle) const {
+  const AddressHandle* ah = state_->ahs.find(handle);
+  if (ah == nullptr) {
+    return no_such("ah", handle);
+  }
+  return ah->attr;
+}
+
+Status Adapter::destroy_ah(std::uint32_t handle) {
+  const AddressHandle* ah = state_->ahs.find(handle);
+  if (ah == nullptr) {
+    return no_such("ah", handle);
+  }
+  --state_->pds.find(ah->pd)->users;
+  state_->ahs.erase(handle);
+  return Status::success();
+}
+
+Result<std::uint32_t> Adapter::alloc_xrcd() {
+  if (state_->xrcds.full()) {
+    return refuse(ENOMEM, "max_xrcd", state_->config.limits.max_xrcd, "XRC domains exist already");
+  }
+  return state_->xrcds.insert(std::make_unique<XrcDomain>());
+}
+
+Status Adapter::dealloc_xrcd(std::uint32_t handle) {
+  const XrcDomain* xrcd = state_->xrcds.find(handle);
+  if (xrcd == nullptr) {
+    return no_such("xrcd", handle);
+  }
+  if (xrcd->users != 0) {
+    return in_use("xrcd", xrcd->users);
+  }
+  state_->xrcds.erase(handle);
+  return Status::success();
+}
+
+// --- completion queues
+// ----------------------------------------------------------------------------------------------
+
+Result<std::uint32_t> Adapter::create_cq(std::uint32_t cqe) {
+  const Limits& limits = state_->config.limits;
+  if (cqe == 0 || cqe > limits.max_cqe) {
+    return refuse(EINVAL, "cqe", cqe, "must be 1 to max_cqe");
+  }
+  if (state_->cqs.full()) {
+    return refuse(ENOMEM, "max_cq", limits.max_cq, "completion queues exist already");
+  }
+  // The queue tells its handle in events, so it is made in two steps.
+  const std::uint32_t handle = state_->cqs.insert(nullptr);
+  state_->cqs.place(handle, std::make_unique<CompletionQueue>(handle, cqe));
+  return handle;
+}
+
+Status Adapter::destroy_cq(std::uint32_t handle) {
+  const CompletionQueue* cq = state_->cqs.find(handle);
+  if (cq == nullptr) {
+    return no_such("cq", handle);
+  }
+  if (cq->users != 0) {
+    return in_use("cq", cq->users);
+  }
+  state_->cqs.erase(handle);
+  return Status::success();
+}
+
+Result<std::uint32_t> Adapter::cq_capacity(std::uint32_t handle) const {
+  const CompletionQueue* cq = state_->cqs.find(handle);
+  if (cq == nullptr) {
+    return no_such("cq", handle);
+  }
+  return cq->capacity();
+}
+
+Result<std::size_t> Adapter::poll_cq(std::uint32_t handle, std::span<Completion> out) {
+  CompletionQueue* cq = state_->cqs.find(handle);
+  if (cq == nullptr) {
+    return no_such("cq", handle);
+  }
+  return cq->poll(out);
+}
+
+Status Adapter::resize_cq(std::uint32_t handle, std::uint32_t cqe) {
+  CompletionQueue* cq = state_->cqs.find(handle);
+  if (cq == nullptr) {
+    return no_such("cq", handle);
+  }
+  if (cqe == 0 || cqe > state_->config.limits.max_cqe) {
+    return refuse(EINVAL, "cqe", cqe, "must be 1 to max_cqe");
+  }
+  if (!cq->resize(cqe)) {
+    return refuse(EINVAL, "cqe", cqe, "is below the number of completions that wait");
+  }
+  return Status::success();
+}
+
+Result<int> Adapter::req_notify_cq(std::uint32_t handle, std::uint32_t flags) {
+  CompletionQueue* cq = state_->cqs.find(handle);
+  if (cq == nullptr) {
+    return no_such("cq", handle);
+  }
+  const std::uint32_t kind = flags & 3;
+  if ((flags & ~7u) != 0 || (kind != 1 && kind != 2)) {
+    return refuse(EINVAL, "flags", flags,
+                  "must be one of SOLICITED (1) and NEXT_COMP (2), with or without "
+                  "REPORT_MISSED_EVENTS (4)");
+  }
+  cq->arm(kind == 1);
+  return (flags & 4) != 0 && cq->count() != 0 ? 1 : 0;
+}
+
+// --- shared receive queues
+// ------------------------------------------------------------------------------------------
+
+Result<std::uint32_t> Adapter::create_srq(std::uint32_t pd_handle, const SrqAttr& attr,
+                                          std::uint32_t xrcd_handle, std::uint32_t cq_handle) {
+  State& s = *state_;
+  ProtectionDomain* pd = s.pds.find(pd_handle);
+  XrcDomain* xrcd = s.xrcds.find(xrcd_handle);
+  CompletionQueue* cq = s.cqs.find(cq_handle);
+  if (pd == nullptr) {
+    return no_such("pd", pd_handle);
+  }
+  if ((xrcd_handle != 0) != (cq_handle != 0)) {
+    return refuse(EINVAL, "xrcd", xrcd_handle, "an XRC SRQ needs both an XRC domain and a CQ");
+  }
+  if (xrcd_handle != 0 && xrcd == nullptr) {
+    return no_such("xrcd", xrcd_handle);
+  }
+  if (cq_handle != 0 && cq == nullptr) {
+    return no_such("cq", cq_handle);
+  }
+  if (attr.max_wr == 0 || attr.max_wr > s.config.limits.max_srq_wr) {
+    return refuse(EINVAL, "max_wr", attr.max_wr, "must be 1 to max_srq_wr");
+  }
+  if (attr.max_sge > s.config.limits.max_srq_sge) {
+    return refuse(EINVAL, "max_sge", attr.max_sge, "is above max_srq_sge");
+  }
+  if (s.srqs.full()) {
+    return refuse(ENOMEM, "max_srq", s.config.limits.max_srq,
+                  "shared receive queues exist already");
+  }
+  auto srq = std::make_unique<SharedReceiveQueue>();
+  srq->pd = pd_handle;
+  srq->xrcd = xrcd_handle;
+  srq->cq = cq_handle;
+  srq->ring.allocate(attr.max_wr, attr.max_sge);
+  ++pd->users;
+  if (xrcd_handle != 0) {
+    ++xrcd->users;
+    ++cq->users;
+  }
+  const std::uint32_t handle = s.srqs.insert(std::move(srq));
+  s.srqs.find(handle)->handle = handle;
+  return handle;
+}
+
+Status Adapter::modify_srq(std::uint32_t handle, const SrqAttr& attr, std::uint32_t mask) {
+  SharedReceiveQueue* srq = state_->srqs.find(handle);
+  if (srq == nullptr) {
+    return no_such("srq", handle);
+  }
+  if ((mask & ~std::uint32_t{kSrqMaxWr | kSrqLimit}) != 0) {
+    return refuse(EINVAL, "attr_mask", mask, "has bits that are no SRQ attribute");
+  }
+  if ((mask & kSrqMaxWr) != 0) {
+    return refuse(EINVAL, "max_wr", attr.max_wr, "cannot be changed: SRQ_RESIZE is not offered");
+  }
+  if ((mask & kSrqLimit) != 0) {
+    if (attr.srq_limit >= srq->ring.capacity()) {
+      return refuse(EINVAL, "srq_limit", attr.srq_limit, "must be below max_wr");
+    }
+    srq->limit = attr.srq_limit;
+  }
+  return Status::success();
+}
+
+Result<SrqAttr> Adapter::query_srq(std::uint32_t handle) const {
+  const SharedReceiveQueue* srq = state_->srqs.find(handle);
+  if (srq == nullptr) {
+    return no_such("srq", handle);
+  }
+  return SrqAttr{srq->ring.capacity(), srq->ring.max_sge(), srq->limit};
+}
+
+Result<std::uint32_t> Adapter::srq_number(std::uint32_t handle) const {
+  if (state_->srqs.find(handle) == nullptr) {
+    return no_such("srq", handle);
+  }
+  return handle;
+}
+
+Status Adapter::destroy_srq(std::uint32_t handle) {
+  const SharedReceiveQueue* srq = state_->srqs.find(handle);
+  if (srq == nullptr) {
+    return no_such("srq", handle);
+  }
+  if (srq->users != 0) {
+    return in_use("srq", srq->users);
+  }
+  --state_->pds.find(srq->pd)->users;
+  if (srq->xrcd != 0) {
+    --state_->xrcds.find(srq->xrcd)->users;
+    --state_->cqs.find(srq->cq)->users;
+  }
+  state_->srqs.erase(handle);
+  return Status::success();
+}
+
+Status Adapter::post_srq_recv(std::uint32_t handle, std::span<const RecvWr* const> wrs,
+                              std::size_t& posted, std::uint64_t now_ns) {
+  state_->now_ns = now_ns;
+  posted = 0;
+  SharedReceiveQueue* srq = state_->srqs.find(handle);
+  if (srq == nullptr) {
+    return no_such("srq", handle);
+  }
+  for (const RecvWr* wr : wrs) {
+    if (wr->sges.size() > srq->ring.max_sge()) {
+      return refuse(EINVAL, "num_sge", wr->sges.size(), "is above the SRQ's max_sge");
+    }
+    if (srq->ring.full()) {
+      return refuse(ENOMEM, "max_wr", srq->ring.capacity(), "the shared receive queue is full");
+    }
+    srq->ring.push(wr->wr_id, wr->sges);
+    ++posted;
+  }
+  return Status::success();
+}
+
+}  // namespace softhca

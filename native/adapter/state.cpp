@@ -1,0 +1,121 @@
+#include "adapter/state.hpp"
+
+#include <algorithm>
+
+namespace softhca {
+namespace {
+
+// Events that nobody takes are bounded; the oldest go first.
+constexpr std::size_t kMaxEvents = 65536;
+
+std::uint32_t limit_or(std::uint32_t limit, std::uint32_t highest) {
+  return std::min(limit, highest);
+}
+
+}  // namespace
+
+Adapter::State::State(AdapterConfig adapter_config)
+    : Services(memory_table, adapter_config.retry_early, adapter_config.active_mtu),
+      config(std::move(adapter_config)),
+      random(config.seed),
+      memory_table(process_space(), random, limit_or(config.limits.max_mr, 0xfffffe),
+                   config.limits.max_mr_size),
+      pds(config.limits.max_pd),
+      ahs(config.limits.max_ah),
+      xrcds(config.limits.max_xrcd),
+      cqs(config.limits.max_cq),
+      srqs(config.limits.max_srq),
+      qps(random, config.limits.max_qp) {}
+
+void Adapter::State::complete(CompletionQueue& cq, const Completion& completion) {
+  Completion stamped = completion;
+  stamped.timestamp_ns = now_ns;
+  switch (cq.push(stamped)) {
+    case CompletionQueue::Push::ADDED_AND_NOTIFY:
+      events.push_back({EventType::CQ_ERR, cq.handle(), true});
+      break;
+    case CompletionQueue::Push::OVERFLOW:
+      raise(EventType::CQ_ERR, cq.handle());
+      overflowed_cqs.push_back(cq.handle());
+      break;
+    case CompletionQueue::Push::ADDED:
+    case CompletionQueue::Push::DISCARDED:
+      break;
+  }
+}
+
+void Adapter::State::raise(EventType type, std::uint32_t object) {
+  if (events.size() >= kMaxEvents) {
+    events.pop_front();
+  }
+  events.push_back({type, object, false});
+}
+
+void Adapter::State::schedule(QueuePair& qp) {
+  if (!qp.listed) {
+    qp.listed = true;
+    ready.push_back(qp.qpn);
+  }
+}
+
+SharedReceiveQueue* Adapter::State::find_xrc_srq(std::uint32_t srqn, std::uint32_t xrcd) {
+  SharedReceiveQueue* srq = srqs.find(srqn);
+  return srq != nullptr && srq->xrcd == xrcd ? srq : nullptr;
+}
+
+void Adapter::State::settle_overflows() {
+  while (!overflowed_cqs.empty()) {
+    const CompletionQueue* cq = cqs.find(overflowed_cqs.back());
+    overflowed_cqs.pop_back();
+    if (cq == nullptr) {
+      continue;
+    }
+    qps.for_each([&](QueuePair& qp) {
+      const bool uses = qp.queues.send_cq == cq || qp.queues.recv_cq == cq;
+      if (uses && qp.state() != QpState::RESET && qp.state() != QpState::ERR) {
+        raise(EventType::QP_FATAL, qp.qpn);
+        qp.responder.silence();
+        qp.enter_error();
+      }
+    });
+  }
+}
+
+Route Adapter::State::route_to(const AhAttr& attr, std::uint32_t qpn) const {
+  Route route;
+  route.source = config.gids[attr.sgid_index];
+  route.destination = attr.dgid;
+  route.traffic_class = attr.traffic_class;
+  // Applications often leave 0 or 1, which the kernel replaces by the route's; so do we.
+  route.hop_limit = attr.hop_limit <= 1 ? 64 : attr.hop_limit;
+  route.flow_label = attr.flow_label & 0xfffff;
+  const auto& ports = config.udp_source_ports;
+  route.udp_source_port = ports.empty() ? static_cast<std::uint16_t>(0xc000 | (qpn & 0x3fff))
+                                        : ports[qpn % ports.size()];
+  return route;
+}
+
+Status Adapter::State::check_ah(const AhAttr& attr) const {
+  if (!attr.is_global) {
+    return refuse(EINVAL, "is_global", 0, "must be true: RoCE addresses by GID");
+  }
+  if (attr.port != 1) {
+    return refuse(EINVAL, "port_num", attr.port, "must be 1, the only port");
+  }
+  if (attr.sgid_index >= config.gids.size() || config.gids[attr.sgid_index].is_zero()) {
+    return refuse(EINVAL, "sgid_index", attr.sgid_index, "names no entry of the GID table");
+  }
+  if (attr.dgid.is_zero()) {
+    return refuse(EINVAL, "dgid", 0, "must not be zero");
+  }
+  if (attr.dgid.is_ipv4() != config.gids[attr.sgid_index].is_ipv4()) {
+    return refuse(EINVAL, "dgid", attr.dgid.is_ipv4() ? 4 : 6,
+                  "must be of the same IP version as the source GID");
+  }
+  if (attr.flow_label > 0xfffff) {
+    return refuse(EINVAL, "flow_label", attr.flow_label, "has more than 20 bits");
+  }
+  return Status::success();
+}
+
+}  // namespace softhca

@@ -1,0 +1,68 @@
+// What an adapter holds; private to adapter/.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "adapter/adapter.hpp"
+#include "adapter/qp_table.hpp"
+#include "adapter/qp_timers.hpp"
+#include "memory/memory_table.hpp"
+#include "transport/services.hpp"
+#include "vocabulary/handle_table.hpp"
+#include "vocabulary/random.hpp"
+
+namespace softhca {
+
+struct ProtectionDomain {
+  std::uint32_t users = 0;  // Regions, address handles, queue pairs, shared receive queues.
+};
+
+struct AddressHandle {
+  std::uint32_t pd = 0;
+  AhAttr attr;
+};
+
+struct XrcDomain {
+  std::uint32_t users = 0;
+};
+
+struct Adapter::State final : Services {
+  explicit State(AdapterConfig adapter_config);
+
+  void complete(CompletionQueue& cq, const Completion& completion) override;
+  void raise(EventType type, std::uint32_t object) override;
+  void schedule(QueuePair& qp) override;
+  SharedReceiveQueue* find_xrc_srq(std::uint32_t srqn, std::uint32_t xrcd) override;
+  CompletionQueue* find_cq(std::uint32_t cq) override { return cqs.find(cq); }
+
+  // Ends every call that may have added completions: an overflowed CQ takes its queue pairs to
+  // error.
+  void settle_overflows();
+  // The route that an address vector stands for, sent by `qpn`.
+  Route route_to(const AhAttr& attr, std::uint32_t qpn) const;
+  Status check_ah(const AhAttr& attr) const;
+  Status check_attributes(const QueuePair& qp, const QpAttr& attr, std::uint32_t mask) const;
+  void deliver(QueuePair& qp, const Packet& packet, const Route& route, std::size_t bytes,
+               ReceiveReport& report);
+
+  AdapterConfig config;
+  Random random;
+  MemoryTable memory_table;
+  HandleTable<ProtectionDomain> pds;
+  HandleTable<AddressHandle> ahs;
+  HandleTable<XrcDomain> xrcds;
+  HandleTable<CompletionQueue> cqs;
+  HandleTable<SharedReceiveQueue, 4> srqs;  // 24 bits: XRCETH carries the handle.
+  QpTable qps;
+  QpTimers timers;
+  std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets.
+  std::deque<AsyncEvent> events;
+  std::vector<std::uint32_t> overflowed_cqs;
+  std::map<std::array<std::uint8_t, 16>, std::vector<std::uint32_t>> multicast;
+};
+
+}  // namespace softhca

@@ -1,0 +1,292 @@
+// The requester hears from the responder (IBTA Vol 1, 9.7.5.1, 9.9.2).
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "transport/queue_pair.hpp"
+#include "transport/requester.hpp"
+#include "wire/psn.hpp"
+#include "wire/syndrome.hpp"
+
+namespace softhca {
+
+void Requester::on_response(const Packet& packet) {
+  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
+    return;
+  }
+  if (packet.info->has(kReadResponse)) {
+    on_read_response(packet);
+  } else if (packet.info->has(kHasAtomicAckEth)) {
+    on_atomic_acknowledge(packet);
+  } else {
+    on_acknowledge(packet);
+  }
+}
+
+// Sent and not acknowledged. What lies outside is a ghost or a duplicate, and is ignored.
+bool Requester::under_way(std::uint32_t psn) const {
+  return psn_distance(unacked_psn_, psn) >= 0 && psn_distance(psn, highest_psn_) > 0;
+}
+
+void Requester::on_acknowledge(const Packet& packet) {
+  const std::uint32_t psn = packet.bth.psn;
+  if (!under_way(psn)) {
+    return;
+  }
+  switch (syndrome_kind(packet.aeth.syndrome)) {
+    case SyndromeKind::ACK: {
+      const bool was_probe = probing_ && psn == unacked_psn_;
+      if (!acknowledge_until(psn_add(psn, 1))) {
+        response_lost();
+      } else if (was_probe && qp_.state() == QpState::RTS &&
+                 psn_distance(unacked_psn_, next_psn_) > 0) {
+        // The peer has nothing beyond the packet that was probed: the rest was lost with it.
+        go_back_to(unacked_psn_);
+      }
+      break;
+    }
+    case SyndromeKind::RNR_NAK:
+      on_rnr_nak(psn, packet.aeth.syndrome & 0x1f);
+      break;
+    case SyndromeKind::NAK:
+      if ((packet.aeth.syndrome & 0x1f) == static_cast<unsigned>(NakCode::PSN_SEQUENCE_ERROR)) {
+        on_sequence_nak(psn);
+      } else {
+        on_fatal_nak(psn, packet.aeth.syndrome & 0x1f);
+      }
+      break;
+    case SyndromeKind::RESERVED:
+      break;
+  }
+}
+
+bool Requester::expected_response(std::uint64_t& index, std::uint32_t& psn) const {
+  for (index = qp_.sq.oldest(); index != qp_.sq.tail(); ++index) {
+    const SendWqe& wqe = qp_.sq.at(index);
+    if (!wqe.started) {
+      return false;
+    }
+    if (wqe.is_read() || wqe.is_atomic()) {
+      psn = psn_distance(wqe.first_psn, unacked_psn_) > 0 ? unacked_psn_ : wqe.first_psn;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Requester::acknowledge_until(std::uint32_t end_psn) {
+  std::uint64_t index = 0;
+  std::uint32_t owed = 0;
+  const bool skips = expected_response(index, owed) && psn_distance(owed, end_psn) > 0;
+  progress(skips ? owed : end_psn);
+  return !skips;
+}
+
+void Requester::progress(std::uint32_t unacked_psn) {
+  const std::int32_t moved = psn_distance(unacked_psn_, unacked_psn);
+  if (moved <= 0) {
+    return;
+  }
+  const std::uint64_t now_ns = qp_.services.now_ns;
+  unacked_psn_ = unacked_psn;
+  retries_left_ = qp_.attr.retry_cnt;
+  rnr_retries_left_ = qp_.attr.rnr_retry;
+  went_back_ = probing_ = probe_wanted_ = false;
+  // Whatever moves on is no longer waiting for a receive at the peer.
+  waiting_rnr_ = false;
+  rnr_deadline_ns_ = kNever;
+  window_.on_acknowledged(static_cast<std::uint32_t>(moved));
+  if (in_loss_ && psn_distance(loss_until_psn_, unacked_psn) >= 0) {
+    in_loss_ = false;
+  }
+  if (sampling_ && psn_distance(sample_psn_, unacked_psn) > 0) {
+    sampling_ = false;
+    timer_.measured(now_ns - sample_ns_);
+  }
+  while (!reads_.empty() && psn_distance(reads_.front().end_psn, unacked_psn) >= 0) {
+    reads_.pop_front();
+  }
+  while (!qp_.sq.empty()) {
+    const SendWqe& oldest = qp_.sq.at(qp_.sq.oldest());
+    if (!oldest.started ||
+        psn_distance(psn_add(oldest.first_psn, oldest.psn_count), unacked_psn) < 0) {
+      break;
+    }
+    qp_.complete_send(WcStatus::SUCCESS, {}, false);
+  }
+  if (psn_distance(next_psn_, unacked_psn) > 0) {
+    set_position(unacked_psn);
+  }
+  if (unacked_psn_ == highest_psn_) {
+    timer_.stop();
+  } else {
+    timer_.restart(now_ns);
+  }
+  qp_.services.schedule(qp_);
+  settle_failure();
+  qp_.check_drained();
+}
+
+// A response was skipped over, so it was lost: ask for it again, once per place.
+void Requester::response_lost() {
+  if (went_back_ || qp_.state() == QpState::ERR) {
+    return;
+  }
+  qp_.count(&Counters::implied_nak_seq_err);
+  go_back_to(unacked_psn_);
+}
+
+void Requester::on_read_response(const Packet& packet) {
+  const std::uint32_t psn = packet.bth.psn;
+  std::uint64_t index = 0;
+  std::uint32_t owed = 0;
+  if (!under_way(psn) || !expected_response(index, owed)) {
+    return;
+  }
+  if (psn != owed) {
+    if (psn_distance(owed, psn) > 0) {
+      // It implies everything before it, but not the responses that are missing.
+      progress(owed);
+      response_lost();
+    }
+    return;
+  }
+  progress(owed);
+  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
+    return;
+  }
+  const SendWqe& wqe = qp_.sq.at(index);
+  const auto bad_response = [&] {
+    fail(index, WcStatus::BAD_RESP_ERR, {Reason::BAD_RESPONSE, wqe.rkey, 0, packet.payload.size()},
+         true);
+  };
+  if (!wqe.is_read()) {
+    bad_response();
+    return;
+  }
+  const std::uint32_t number = static_cast<std::uint32_t>(psn_distance(wqe.first_psn, psn));
+  const std::uint64_t offset = std::uint64_t{number} * qp_.mtu();
+  const std::uint64_t due = std::min<std::uint64_t>(qp_.mtu(), wqe.length - offset);
+  const bool ends_message = number + 1 == wqe.psn_count;
+  const bool ends_request = ends_message || (number + 1) % read_chunk_packets() == 0;
+  if (packet.payload.size() != due || (packet.info->has(kLast | kOnly) != ends_request) ||
+      (packet.info->has(kHasAeth) && syndrome_kind(packet.aeth.syndrome) != SyndromeKind::ACK)) {
+    bad_response();
+    return;
+  }
+  const AccessFault fault =
+      qp_.services.memory.scatter(qp_.init.pd, qp_.sq.sges(index), offset, packet.payload);
+  if (!fault.ok()) {
+    fail(index, WcStatus::LOC_PROT_ERR, fault, false);
+    return;
+  }
+  progress(psn_add(psn, 1));
+}
+
+void Requester::on_atomic_acknowledge(const Packet& packet) {
+  const std::uint32_t psn = packet.bth.psn;
+  std::uint64_t index = 0;
+  std::uint32_t owed = 0;
+  if (!under_way(psn) || !expected_response(index, owed)) {
+    return;
+  }
+  if (psn != owed) {
+    if (psn_distance(owed, psn) > 0) {
+      progress(owed);
+      response_lost();
+    }
+    return;
+  }
+  progress(owed);
+  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
+    return;
+  }
+  const SendWqe& wqe = qp_.sq.at(index);
+  if (!wqe.is_atomic() || syndrome_kind(packet.aeth.syndrome) != SyndromeKind::ACK) {
+    fail(index, WcStatus::BAD_RESP_ERR, {Reason::BAD_RESPONSE, wqe.rkey, 0, 0}, true);
+    return;
+  }
+  // The wire has a big-endian integer; memory gets it in host order (IBTA Vol 1, 9.4.5).
+  std::array<std::uint8_t, 8> original;
+  std::memcpy(original.data(), &packet.atomic_original, original.size());
+  const AccessFault fault =
+      qp_.services.memory.scatter(qp_.init.pd, qp_.sq.sges(index), 0, original);
+  if (!fault.ok()) {
+    fail(index, WcStatus::LOC_PROT_ERR, fault, false);
+    return;
+  }
+  progress(psn_add(psn, 1));
+}
+
+void Requester::on_sequence_nak(std::uint32_t psn) {
+  const bool all_answered = acknowledge_until(psn);
+  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
+    return;
+  }
+  if (!all_answered) {
+    response_lost();
+    return;
+  }
+  // One per gap counts; its duplicates would only make a storm.
+  if (!went_back_ && psn == unacked_psn_) {
+    qp_.count(&Counters::packet_seq_err);
+    go_back_to(psn);
+  }
+}
+
+void Requester::on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code) {
+  if (waiting_rnr_) {
+    return;
+  }
+  const bool all_answered = acknowledge_until(psn);
+  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
+    return;
+  }
+  if (!all_answered) {
+    response_lost();
+    return;
+  }
+  qp_.count(&Counters::rcvd_rnr_err);
+  if (qp_.attr.rnr_retry != 7) {
+    if (rnr_retries_left_ == 0) {
+      qp_.count(&Counters::rnr_nak_retry_err);
+      fail(qp_.sq.oldest(), WcStatus::RNR_RETRY_EXC_ERR, {Reason::RNR_EXHAUSTED, 0, 0, 0}, true);
+      return;
+    }
+    --rnr_retries_left_;
+  }
+  waiting_rnr_ = true;
+  rnr_deadline_ns_ = qp_.services.now_ns + rnr_delay_ns(timer_code);
+  timer_.stop();
+  set_position(psn);
+  sampling_ = probing_ = probe_wanted_ = false;
+  qp_.services.schedule(qp_);
+}
+
+void Requester::on_fatal_nak(std::uint32_t psn, std::uint8_t code) {
+  const bool all_answered = acknowledge_until(psn);
+  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
+    return;
+  }
+  if (!all_answered) {
+    response_lost();
+    return;
+  }
+  const SendWqe& wqe = qp_.sq.at(qp_.sq.oldest());
+  AccessFault fault{Reason::NAK_INVALID_REQUEST, wqe.rkey, wqe.remote_address, wqe.length};
+  WcStatus status = WcStatus::REM_INV_REQ_ERR;
+  if (code == static_cast<unsigned>(NakCode::REMOTE_ACCESS_ERROR)) {
+    qp_.count(&Counters::req_remote_access_errors);
+    status = WcStatus::REM_ACCESS_ERR;
+    fault.reason = Reason::NAK_ACCESS;
+  } else if (code == static_cast<unsigned>(NakCode::REMOTE_OPERATIONAL_ERROR)) {
+    status = WcStatus::REM_OP_ERR;
+    fault.reason = Reason::NAK_OPERATIONAL;
+  } else {
+    qp_.count(&Counters::req_remote_invalid_request);
+  }
+  fail(qp_.sq.oldest(), status, fault, true);
+}
+
+}  // namespace softhca

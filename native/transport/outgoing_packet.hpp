@@ -1,0 +1,24 @@
+// What a queue pair hands to whoever sends packets.
+#pragma once
+
+#include <cstdint>
+
+#include "wire/bytes.hpp"
+#include "wire/route.hpp"
+
+namespace softhca {
+
+// A deadline that never comes.
+inline constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+// A packet to send: `datagram` is BTH to ICRC, lying in the buffer that next_packet() was given.
+struct OutgoingPacket {
+  Route route;
+  ByteView datagram;
+  std::uint32_t qpn = 0;
+  bool has_wr = false;
+  std::uint64_t wr_id = 0;
+  bool retransmitted = false;
+};
+
+}  // namespace softhca

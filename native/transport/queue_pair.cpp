@@ -1,0 +1,210 @@
+#include "transport/queue_pair.hpp"
+
+#include "wire/icrc.hpp"
+
+namespace softhca {
+namespace {
+
+WcOpcode completion_opcode(WrOpcode opcode) {
+  switch (opcode) {
+    case WrOpcode::RDMA_WRITE:
+    case WrOpcode::RDMA_WRITE_WITH_IMM:
+      return WcOpcode::RDMA_WRITE;
+    case WrOpcode::RDMA_READ:
+      return WcOpcode::RDMA_READ;
+    case WrOpcode::ATOMIC_CMP_AND_SWP:
+      return WcOpcode::COMP_SWAP;
+    case WrOpcode::ATOMIC_FETCH_AND_ADD:
+      return WcOpcode::FETCH_ADD;
+    case WrOpcode::LOCAL_INV:
+      return WcOpcode::LOCAL_INV;
+    case WrOpcode::BIND_MW:
+      return WcOpcode::BIND_MW;
+    default:
+      return WcOpcode::SEND;
+  }
+}
+
+OpcodeTransport wire_transport(QpType type) {
+  switch (type) {
+    case QpType::UC:
+      return OpcodeTransport::UC;
+    case QpType::UD:
+      return OpcodeTransport::UD;
+    case QpType::XRC_SEND:
+    case QpType::XRC_RECV:
+      return OpcodeTransport::XRC;
+    default:
+      return OpcodeTransport::RC;
+  }
+}
+
+// P_Keys match when their low 15 bits do and at least one side is a full member (IBTA Vol
+// 1, 10.9.3).
+bool pkeys_match(std::uint16_t one, std::uint16_t other) {
+  return ((one ^ other) & 0x7fff) == 0 && ((one | other) & 0x8000) != 0;
+}
+
+}  // namespace
+
+QueuePair::QueuePair(Services& adapter_services, std::uint32_t number, const QpInit& qp_init,
+                     Queues qp_queues)
+    : services(adapter_services),
+      qpn(number),
+      init(qp_init),
+      queues(qp_queues),
+      requester(*this),
+      responder(*this) {
+  attr.cap = init.cap;
+  if (init.type != QpType::XRC_RECV) {
+    sq.allocate(init.cap.max_send_wr, init.cap.max_send_sge, init.cap.max_inline_data);
+  }
+  if (queues.srq == nullptr && init.type != QpType::XRC_RECV && init.type != QpType::XRC_SEND) {
+    rq.allocate(init.cap.max_recv_wr, init.cap.max_recv_sge);
+  }
+}
+
+// --- packets
+// --------------------------------------------------------------------------------------------------------
+
+bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t datagram_bytes,
+                        const char*& verdict) {
+  const auto drop = [&](std::uint64_t Counters::*counter, const char* why) {
+    count(counter);
+    verdict = why;
+    return false;
+  };
+  count(&Counters::rcvd_pkts);
+  count(&Counters::rcvd_bytes, datagram_bytes);
+  if (opcode_transport(packet.bth.opcode) != wire_transport(init.type)) {
+    return drop(&Counters::rx_unknown_qp, "another service type");
+  }
+  if (state() == QpState::RESET || state() == QpState::INIT || state() == QpState::ERR) {
+    return drop(&Counters::rx_wrong_state, "the queue pair's state does not receive");
+  }
+  if (!pkeys_match(packet.bth.pkey, pkey)) {
+    return drop(&Counters::bad_pkey_cntr, "P_Key mismatch");
+  }
+  if (init.type == QpType::UD) {
+    responder.on_datagram(packet, from, datagram_bytes);
+    return true;
+  }
+  if (from.source != route.destination) {
+    return drop(&Counters::rx_unknown_qp, "not from the connected peer");
+  }
+  if (packet.info->has(kResponse)) {
+    requester.on_response(packet);
+  } else if (init.type == QpType::XRC_SEND) {
+    return drop(&Counters::rx_unknown_qp, "a request to an XRC initiator");
+  } else if (is_reliable()) {
+    responder.on_reliable(packet);
+  } else {
+    responder.on_unreliable(packet);
+  }
+  return true;
+}
+
+bool QueuePair::next_packet(ByteSpan buffer, OutgoingPacket& out) {
+  if (responder.next_packet(buffer, out)) {
+    return true;
+  }
+  return requester.next_packet(buffer, out);
+}
+
+void QueuePair::advance() { requester.advance(); }
+
+Packet QueuePair::header(Operation operation, std::uint32_t psn) const {
+  Packet packet;
+  packet.bth.opcode = make_opcode(wire_transport(init.type), operation);
+  packet.bth.pkey = pkey;
+  packet.bth.destination_qpn = attr.dest_qp_num;
+  packet.bth.psn = psn;
+  packet.info = &opcode_info(packet.bth.opcode);
+  return packet;
+}
+
+void QueuePair::seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes,
+                     ByteSpan buffer, OutgoingPacket& out) {
+  std::size_t end = header_bytes + payload_bytes;
+  for (unsigned pad = 0; pad < packet.bth.pad_count; ++pad) {
+    buffer[end++] = 0;
+  }
+  out.route = route;
+  if (init.type == QpType::UD) {
+    out.route = sq.at(sq.oldest()).route;
+  }
+  append_icrc(out.route, buffer.first(end));
+  out.datagram = buffer.first(end + kIcrcBytes);
+  out.qpn = qpn;
+  out.has_wr = false;
+  out.retransmitted = false;
+  count(&Counters::sent_pkts);
+  count(&Counters::sent_bytes, out.datagram.size());
+}
+
+// --- completions and errors
+// -----------------------------------------------------------------------------------------
+
+void QueuePair::complete_send(WcStatus status, const AccessFault& fault, bool by_peer) {
+  const SendWqe& wqe = sq.at(sq.oldest());
+  const bool failed = status != WcStatus::SUCCESS;
+  // Errors are reported for unsignaled work requests too (IBTA Vol 1, 10.7.3.1).
+  const bool reported = failed || init.sq_sig_all || wqe.signaled();
+  Completion completion;
+  completion.wr_id = wqe.wr_id;
+  completion.status = status;
+  completion.opcode = completion_opcode(wqe.opcode);
+  completion.qpn = qpn;
+  completion.psn = wqe.first_psn;
+  if (wqe.is_read() || wqe.is_atomic()) {
+    completion.byte_len = wqe.is_atomic() ? 8 : static_cast<std::uint32_t>(wqe.length);
+  }
+  completion.reason = fault.reason;
+  completion.by_peer = by_peer;
+  completion.key = fault.key;
+  completion.address = fault.address;
+  completion.length = fault.length;
+  // The slot is free before the completion can be seen: who polls it may post at once.
+  sq.complete_oldest(reported);
+  if (failed) {
+    count(status == WcStatus::WR_FLUSH_ERR ? &Counters::req_cqe_flush_error
+                                           : &Counters::req_cqe_error);
+  }
+  if (reported) {
+    services.complete(*queues.send_cq, completion);
+  }
+}
+
+void QueuePair::enter_error() {
+  if (state() == QpState::ERR) {
+    return;
+  }
+  attr.qp_state = QpState::ERR;
+  attr.sq_draining = false;
+  requester.flush();
+  responder.flush();
+  if (queues.srq != nullptr) {
+    services.raise(EventType::QP_LAST_WQE_REACHED, qpn);
+  }
+}
+
+void QueuePair::requester_failed() {
+  if (is_reliable()) {
+    enter_error();
+    return;
+  }
+  attr.qp_state = QpState::SQE;
+  attr.sq_draining = false;
+  requester.flush();
+}
+
+void QueuePair::check_drained() {
+  if (state() == QpState::SQD && attr.sq_draining && requester.drained()) {
+    attr.sq_draining = false;
+    if (attr.en_sqd_async_notify) {
+      services.raise(EventType::SQ_DRAINED, qpn);
+    }
+  }
+}
+
+}  // namespace softhca

@@ -1,0 +1,103 @@
+// One queue pair: its attributes, state and queues, and the two halves that work on them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "queue/completion_queue.hpp"
+#include "queue/receive_queue.hpp"
+#include "queue/send_queue.hpp"
+#include "queue/shared_receive_queue.hpp"
+#include "transport/attributes.hpp"
+#include "transport/counters.hpp"
+#include "transport/outgoing_packet.hpp"
+#include "transport/requester.hpp"
+#include "transport/responder.hpp"
+#include "transport/services.hpp"
+#include "vocabulary/status.hpp"
+#include "wire/packet.hpp"
+
+namespace softhca {
+
+class QueuePair {
+ public:
+  struct Queues {
+    CompletionQueue* send_cq = nullptr;
+    CompletionQueue* recv_cq = nullptr;
+    SharedReceiveQueue* srq = nullptr;
+  };
+
+  QueuePair(Services& services, std::uint32_t qpn, const QpInit& init, Queues queues);
+
+  // --- verbs. The adapter has checked what concerns its tables (handles, indices into GID and
+  // P_Key tables). --------- `route` and `pkey` are what attr.ah_attr and attr.pkey_index stand
+  // for, where the mask has them.
+  Status modify(const QpAttr& attr, std::uint32_t mask, const Route& route, std::uint16_t pkey);
+  QpAttr query() const;
+  // `route` is where a UD request goes; `ah_ok` is false when its handle named nothing usable.
+  Status post_send(const SendWr& wr, const Route& route, bool ah_ok);
+  Status post_recv(const RecvWr& wr);
+
+  // --- packets
+  // ---------------------------------------------------------------------------------------------------------
+  // False when the packet was dropped; `verdict` then says why.
+  bool receive(const Packet& packet, const Route& route, std::size_t datagram_bytes,
+               const char*& verdict);
+  bool next_packet(ByteSpan buffer, OutgoingPacket& out);
+  std::uint64_t deadline_ns() const { return requester.deadline_ns(); }
+  void advance();
+
+  // --- for the two halves
+  // ------------------------------------------------------------------------------------------------
+  QpState state() const { return attr.qp_state; }
+  bool is_reliable() const { return init.type != QpType::UC && init.type != QpType::UD; }
+  std::uint32_t mtu() const { return mtu_bytes(attr.path_mtu); }
+  void count(std::uint64_t Counters::*which, std::uint64_t by = 1) {
+    counters.*which += by;
+    services.counters.*which += by;
+  }
+  // A packet header with everything that does not depend on the request.
+  Packet header(Operation operation, std::uint32_t psn) const;
+  // Completes headers, pad and ICRC around a payload that lies where headers end in `buffer`.
+  void seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes, ByteSpan buffer,
+            OutgoingPacket& out);
+  // Completes the oldest entry of the send queue.
+  void complete_send(WcStatus status, const AccessFault& fault, bool by_peer);
+  // To ERR: everything outstanding is flushed, in order, each queue by itself.
+  void enter_error();
+  // A local failure of the requester: ERR for reliable services, SQE for the others.
+  void requester_failed();
+  void check_drained();
+
+  Services& services;
+  const std::uint32_t qpn;
+  QpInit init;
+  QpAttr attr;
+  Route route;
+  std::uint16_t pkey = 0xffff;
+  Queues queues;
+  SendQueue sq;
+  ReceiveRing rq;
+  Counters counters;
+  Requester requester;
+  Responder responder;
+
+  // --- for the adapter
+  // -----------------------------------------------------------------------------------------------------
+  bool listed = false;  // In the adapter's list of queue pairs that may have packets.
+  std::uint64_t timer_at_ns = kNever;  // Earliest entry of this queue pair in the adapter's timers.
+  std::uint32_t multicast_groups = 0;
+
+ private:
+  void to_reset();
+  void to_error_by_user();
+  Status check_post_state() const;
+  Status check_request(const SendWr& wr, std::uint64_t& length) const;
+};
+
+// The table of transitions: required and optional attributes by service type (IBTA Vol 1, 10.3;
+// semantics of ib_modify_qp_is_ok). Refuses what is not listed, lacks an attribute, or has one too
+// many.
+Status check_transition(QpType type, QpState from, QpState to, std::uint32_t mask);
+
+}  // namespace softhca

@@ -1,0 +1,117 @@
+// Which packet stands for a part of a work request.
+
+#include <algorithm>
+
+#include "transport/queue_pair.hpp"
+#include "transport/requester.hpp"
+#include "wire/psn.hpp"
+
+namespace softhca {
+namespace {
+
+// A READ is asked for in pieces of this size, so that its responses never exceed what the window
+// would allow a WRITE.
+constexpr std::uint32_t kReadChunkPackets = 32;
+// A message that fills more than this many packets asks for an acknowledgement on the way.
+constexpr std::uint32_t kAckRequestEvery = 16;
+
+Operation send_operation(WrOpcode opcode, bool first, bool last) {
+  if (!last) {
+    return first ? Operation::SEND_FIRST : Operation::SEND_MIDDLE;
+  }
+  switch (opcode) {
+    case WrOpcode::SEND_WITH_IMM:
+      return first ? Operation::SEND_ONLY_WITH_IMMEDIATE : Operation::SEND_LAST_WITH_IMMEDIATE;
+    case WrOpcode::SEND_WITH_INV:
+      return first ? Operation::SEND_ONLY_WITH_INVALIDATE : Operation::SEND_LAST_WITH_INVALIDATE;
+    default:
+      return first ? Operation::SEND_ONLY : Operation::SEND_LAST;
+  }
+}
+
+Operation write_operation(WrOpcode opcode, bool first, bool last) {
+  if (!last) {
+    return first ? Operation::RDMA_WRITE_FIRST : Operation::RDMA_WRITE_MIDDLE;
+  }
+  if (opcode == WrOpcode::RDMA_WRITE_WITH_IMM) {
+    return first ? Operation::RDMA_WRITE_ONLY_WITH_IMMEDIATE
+                 : Operation::RDMA_WRITE_LAST_WITH_IMMEDIATE;
+  }
+  return first ? Operation::RDMA_WRITE_ONLY : Operation::RDMA_WRITE_LAST;
+}
+
+}  // namespace
+
+std::uint32_t Requester::read_chunk_packets() const { return kReadChunkPackets; }
+
+Requester::Plan Requester::plan_message(const SendWqe& wqe, std::uint32_t packet_number) const {
+  Plan plan;
+  const bool first = packet_number == 0;
+  const bool last = packet_number + 1 == wqe.psn_count;
+  plan.offset = std::uint64_t{packet_number} * qp_.mtu();
+  plan.payload_bytes =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(qp_.mtu(), wqe.length - plan.offset));
+  const Operation operation = wqe.is_write() ? write_operation(wqe.opcode, first, last)
+                                             : send_operation(wqe.opcode, first, last);
+  plan.packet = qp_.header(operation, psn_add(wqe.first_psn, packet_number));
+  plan.packet.bth.solicited = last && wqe.solicited() && wqe.opcode != WrOpcode::RDMA_WRITE;
+  plan.packet.reth = {wqe.remote_address, wqe.rkey, static_cast<std::uint32_t>(wqe.length)};
+  plan.packet.immediate = wqe.immediate;
+  plan.packet.invalidate_rkey = wqe.invalidate_rkey;
+  plan.packet.xrc_srqn = wqe.xrc_srqn;
+  if (qp_.init.type == QpType::UD) {
+    plan.packet.bth.destination_qpn = wqe.remote_qpn;
+    // The most significant bit asks for the queue pair's own Q_Key (IBTA Vol 1, 10.2.5).
+    const bool own = (wqe.remote_qkey & 0x80000000u) != 0;
+    plan.packet.deth = {own ? qp_.attr.qkey : wqe.remote_qkey, qp_.qpn};
+  }
+  return plan;
+}
+
+Requester::Plan Requester::plan_read(const SendWqe& wqe, std::uint32_t packet_number) const {
+  Plan plan;
+  // Pieces end at fixed places, so that a repeated request lies inside one that the peer has seen.
+  const std::uint32_t chunk = read_chunk_packets();
+  const std::uint32_t end = std::min(wqe.psn_count, (packet_number / chunk + 1) * chunk);
+  const std::uint64_t offset = std::uint64_t{packet_number} * qp_.mtu();
+  const std::uint64_t until = std::min<std::uint64_t>(wqe.length, std::uint64_t{end} * qp_.mtu());
+  plan.packet = qp_.header(Operation::RDMA_READ_REQUEST, psn_add(wqe.first_psn, packet_number));
+  plan.packet.reth = {wqe.remote_address + offset, wqe.rkey,
+                      static_cast<std::uint32_t>(until - offset)};
+  plan.packet.xrc_srqn = wqe.xrc_srqn;
+  plan.psns = end - packet_number;
+  return plan;
+}
+
+Requester::Plan Requester::plan_atomic(const SendWqe& wqe) const {
+  Plan plan;
+  const bool swaps = wqe.opcode == WrOpcode::ATOMIC_CMP_AND_SWP;
+  plan.packet = qp_.header(swaps ? Operation::COMPARE_SWAP : Operation::FETCH_ADD, wqe.first_psn);
+  plan.packet.atomic = {wqe.remote_address, wqe.rkey, swaps ? wqe.swap : wqe.compare_add,
+                        swaps ? wqe.compare_add : 0};
+  plan.packet.xrc_srqn = wqe.xrc_srqn;
+  return plan;
+}
+
+bool Requester::wants_ack(const Plan& plan, bool again) {
+  if (!qp_.is_reliable()) {
+    return false;
+  }
+  const bool ends_message = !plan.packet.info->has(kFirst | kMiddle);
+  ++since_ack_request_;
+  if (ends_message || probing_ || since_ack_request_ >= kAckRequestEvery * 2 ||
+      (again && since_ack_request_ >= kAckRequestEvery)) {
+    since_ack_request_ = 0;
+    return true;
+  }
+  // A window about to close must hear of its packets, or it would stay closed.
+  const std::int32_t under_way = psn_distance(unacked_psn_, plan.packet.bth.psn);
+  if (under_way + 1 >= static_cast<std::int32_t>(window_.packets()) ||
+      (window_.packets() < 2 * kAckRequestEvery && since_ack_request_ >= window_.packets() / 2)) {
+    since_ack_request_ = 0;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace softhca

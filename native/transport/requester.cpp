@@ -1,0 +1,365 @@
+#include "transport/requester.hpp"
+
+#include <cstring>
+
+#include "transport/queue_pair.hpp"
+#include "wire/psn.hpp"
+
+namespace softhca {
+namespace {
+
+// Longest message (IBTA Vol 1, 9.4.1).
+constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 31;
+
+bool legal_opcode(QpType type, WrOpcode opcode) {
+  switch (opcode) {
+    case WrOpcode::SEND:
+    case WrOpcode::SEND_WITH_IMM:
+      return true;
+    case WrOpcode::RDMA_WRITE:
+    case WrOpcode::RDMA_WRITE_WITH_IMM:
+      return type != QpType::UD;
+    case WrOpcode::RDMA_READ:
+    case WrOpcode::ATOMIC_CMP_AND_SWP:
+    case WrOpcode::ATOMIC_FETCH_AND_ADD:
+    case WrOpcode::SEND_WITH_INV:
+      return type == QpType::RC || type == QpType::XRC_SEND;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void Requester::reset() {
+  current_ = 0;
+  current_packet_ = 0;
+  next_psn_ = unacked_psn_ = highest_psn_ = 0;
+  reads_.clear();
+  failure_ = {};
+  timer_.reset();
+  window_.reset();
+  since_ack_request_ = 0;
+  waiting_rnr_ = false;
+  rnr_deadline_ns_ = kNever;
+  probe_wanted_ = probing_ = went_back_ = in_loss_ = sampling_ = false;
+}
+
+void Requester::start() {
+  next_psn_ = unacked_psn_ = highest_psn_ = qp_.attr.sq_psn;
+  configure();
+}
+
+void Requester::configure() {
+  timer_.configure(qp_.attr.timeout, qp_.services.retry_early);
+  retries_left_ = qp_.attr.retry_cnt;
+  rnr_retries_left_ = qp_.attr.rnr_retry;
+}
+
+// --- choosing and sending
+// -----------------------------------------------------------------------------------------
+
+bool Requester::next_packet(ByteSpan buffer, OutgoingPacket& out) {
+  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
+    return false;
+  }
+  if (!qp_.is_reliable()) {
+    return send_unreliable(buffer, out);
+  }
+  if (waiting_rnr_) {
+    return false;
+  }
+  std::uint32_t psns = 0;
+  if (probe_wanted_) {
+    probe_wanted_ = false;
+    std::uint64_t index = qp_.sq.oldest();
+    while (index != qp_.sq.tail() && qp_.sq.at(index).started) {
+      const SendWqe& wqe = qp_.sq.at(index);
+      const std::int32_t into = psn_distance(wqe.first_psn, unacked_psn_);
+      if (into >= 0 && static_cast<std::uint32_t>(into) < wqe.psn_count) {
+        return send_at(index, static_cast<std::uint32_t>(into), true, buffer, out, psns);
+      }
+      ++index;
+    }
+  }
+  if (!may_send_next()) {
+    return false;
+  }
+  const std::uint64_t index = current_;
+  const bool again = psn_distance(next_psn_, highest_psn_) > 0;
+  if (!send_at(index, current_packet_, again, buffer, out, psns)) {
+    return false;
+  }
+  const std::uint32_t first = next_psn_;
+  next_psn_ = psn_add(next_psn_, psns);
+  if (psn_distance(highest_psn_, next_psn_) > 0) {
+    highest_psn_ = next_psn_;
+  }
+  const SendWqe& wqe = qp_.sq.at(index);
+  if (wqe.is_read() || wqe.is_atomic()) {
+    reads_.push_back({first, next_psn_});
+  }
+  current_packet_ += psns;
+  if (current_packet_ >= wqe.psn_count) {
+    ++current_;
+    current_packet_ = 0;
+  }
+  return true;
+}
+
+// The next packet in order may leave now; begins its entry if it is the first.
+bool Requester::may_send_next() {
+  if (current_ == qp_.sq.tail() || (failure_.set && current_ >= failure_.index)) {
+    return false;
+  }
+  SendWqe& wqe = qp_.sq.at(current_);
+  if (!wqe.started) {
+    if (qp_.state() == QpState::SQD || (wqe.fence() && !reads_.empty())) {
+      return false;
+    }
+    if (!begin(wqe)) {
+      return false;
+    }
+  }
+  const std::int32_t under_way = psn_distance(unacked_psn_, next_psn_);
+  if (under_way >= static_cast<std::int32_t>(window_.packets())) {
+    return false;
+  }
+  return (!wqe.is_read() && !wqe.is_atomic()) || reads_.size() < qp_.attr.max_rd_atomic;
+}
+
+// Checks what is checked when a work request starts, and gives it its PSNs. False: it failed.
+bool Requester::begin(SendWqe& wqe) {
+  const auto refuse_start = [&](WcStatus status, Reason reason) {
+    fail(current_, status, {reason, 0, 0, wqe.length}, false);
+    return false;
+  };
+  if (!legal_opcode(qp_.init.type, wqe.opcode)) {
+    return refuse_start(WcStatus::LOC_QP_OP_ERR, Reason::UNSUPPORTED);
+  }
+  if (wqe.length > kMaxMessageBytes) {
+    return refuse_start(WcStatus::LOC_LEN_ERR, Reason::TOO_LONG);
+  }
+  const bool answered = wqe.is_read() || wqe.is_atomic();
+  if (answered && qp_.attr.max_rd_atomic == 0) {
+    return refuse_start(WcStatus::LOC_QP_OP_ERR, Reason::TOO_MANY_READS);
+  }
+  if (wqe.is_atomic() && wqe.length < 8) {
+    return refuse_start(WcStatus::LOC_LEN_ERR, Reason::BAD_LENGTH);
+  }
+  if (!answered && !wqe.is_inline()) {
+    const AccessFault fault = qp_.services.memory.check_list(qp_.init.pd, qp_.sq.sges(current_), 0);
+    if (!fault.ok()) {
+      fail(current_, WcStatus::LOC_PROT_ERR, fault, false);
+      return false;
+    }
+  }
+  wqe.started = true;
+  wqe.first_psn = next_psn_;
+  wqe.psn_count = 1;
+  if (!wqe.is_atomic() && wqe.length > qp_.mtu()) {
+    wqe.psn_count = static_cast<std::uint32_t>((wqe.length + qp_.mtu() - 1) / qp_.mtu());
+  }
+  return true;
+}
+
+bool Requester::send_at(std::uint64_t index, std::uint32_t packet_number, bool again,
+                        ByteSpan buffer, OutgoingPacket& out, std::uint32_t& psns) {
+  const SendWqe& wqe = qp_.sq.at(index);
+  Plan plan = wqe.is_read()     ? plan_read(wqe, packet_number)
+              : wqe.is_atomic() ? plan_atomic(wqe)
+                                : plan_message(wqe, packet_number);
+  plan.packet.bth.ack_request = wants_ack(plan, again);
+  plan.packet.bth.pad_count = static_cast<std::uint8_t>(-plan.payload_bytes & 3);
+  const std::size_t header_bytes = encode_headers(plan.packet, buffer);
+  const ByteSpan payload = buffer.subspan(header_bytes, plan.payload_bytes);
+  if (wqe.is_inline()) {
+    std::memcpy(payload.data(), qp_.sq.inline_bytes(index).data() + plan.offset, payload.size());
+  } else if (!payload.empty()) {
+    const AccessFault fault =
+        qp_.services.memory.gather(qp_.init.pd, qp_.sq.sges(index), plan.offset, payload);
+    if (!fault.ok()) {
+      fail(index, WcStatus::LOC_PROT_ERR, fault, false);
+      return false;
+    }
+  }
+  qp_.seal(plan.packet, header_bytes, payload.size(), buffer, out);
+  out.has_wr = true;
+  out.wr_id = wqe.wr_id;
+  out.retransmitted = again;
+  psns = plan.psns;
+  if (again) {
+    qp_.count(&Counters::retransmitted_pkts);
+  }
+  if (qp_.is_reliable()) {
+    after_send(plan.packet.bth.psn, plan.psns, plan.packet.bth.ack_request, again);
+  }
+  return true;
+}
+
+void Requester::after_send(std::uint32_t psn, std::uint32_t psns, bool ack_request, bool again) {
+  const std::uint64_t now_ns = qp_.services.now_ns;
+  if (!timer_.running()) {
+    timer_.restart(now_ns);
+    qp_.services.schedule(qp_);
+  }
+  if (!sampling_ && !again && ack_request) {
+    sampling_ = true;
+    sample_psn_ = psn_add(psn, psns - 1);
+    sample_ns_ = now_ns;
+  }
+}
+
+// UC and UD: a packet that has left is done.
+bool Requester::send_unreliable(ByteSpan buffer, OutgoingPacket& out) {
+  while (current_ != qp_.sq.tail()) {
+    SendWqe& wqe = qp_.sq.at(current_);
+    if (!wqe.started) {
+      if (qp_.state() == QpState::SQD) {
+        return false;
+      }
+      if (qp_.init.type == QpType::UD && wqe.length > qp_.mtu()) {
+        fail(current_, WcStatus::LOC_LEN_ERR, {Reason::TOO_LONG, 0, 0, wqe.length}, false);
+        return false;
+      }
+      if (wqe.bad_address_handle) {
+        fail(current_, WcStatus::LOC_QP_OP_ERR, {Reason::BAD_ADDRESS_HANDLE, 0, 0, 0}, false);
+        return false;
+      }
+      if (!begin(wqe)) {
+        return false;
+      }
+    }
+    std::uint32_t psns = 0;
+    if (!send_at(current_, current_packet_, false, buffer, out, psns)) {
+      return false;
+    }
+    next_psn_ = highest_psn_ = unacked_psn_ = psn_add(next_psn_, 1);
+    if (++current_packet_ == wqe.psn_count) {
+      ++current_;
+      current_packet_ = 0;
+      qp_.complete_send(WcStatus::SUCCESS, {}, false);
+      qp_.check_drained();
+    }
+    return true;
+  }
+  return false;
+}
+
+// --- going back
+// -------------------------------------------------------------------------------------------------------
+
+// Makes `psn`, which is unacknowledged or the next new one, the next to be sent.
+void Requester::set_position(std::uint32_t psn) {
+  next_psn_ = psn;
+  current_packet_ = 0;
+  for (current_ = qp_.sq.oldest(); current_ != qp_.sq.tail(); ++current_) {
+    const SendWqe& wqe = qp_.sq.at(current_);
+    if (!wqe.started) {
+      break;
+    }
+    const std::int32_t into = psn_distance(wqe.first_psn, psn);
+    if (into < static_cast<std::int32_t>(wqe.psn_count)) {
+      current_packet_ = into > 0 ? static_cast<std::uint32_t>(into) : 0;
+      break;
+    }
+  }
+  while (!reads_.empty() && psn_distance(reads_.back().end_psn, psn) < 0) {
+    reads_.pop_back();
+  }
+}
+
+void Requester::go_back_to(std::uint32_t psn) {
+  set_position(psn);
+  sampling_ = false;
+  probing_ = probe_wanted_ = false;
+  went_back_ = true;
+  since_ack_request_ = 0;
+  if (!in_loss_) {
+    window_.on_loss();
+    in_loss_ = true;
+    loss_until_psn_ = highest_psn_;
+  }
+  qp_.services.schedule(qp_);
+}
+
+// --- time
+// ----------------------------------------------------------------------------------------------------------------
+
+std::uint64_t Requester::deadline_ns() const {
+  return waiting_rnr_ ? rnr_deadline_ns_ : timer_.deadline_ns();
+}
+
+void Requester::advance() {
+  const std::uint64_t now_ns = qp_.services.now_ns;
+  if (waiting_rnr_) {
+    if (now_ns >= rnr_deadline_ns_) {
+      waiting_rnr_ = false;
+      rnr_deadline_ns_ = kNever;
+      qp_.services.schedule(qp_);
+    }
+    return;
+  }
+  if (!timer_.running()) {
+    return;
+  }
+  if (timer_.ack_due(now_ns)) {
+    qp_.count(&Counters::local_ack_timeout_err);
+    if (retries_left_ == 0) {
+      qp_.count(&Counters::retry_exceeded_err);
+      fail(qp_.sq.oldest(), WcStatus::RETRY_EXC_ERR, {Reason::RETRIES_EXHAUSTED, 0, 0, 0}, false);
+      return;
+    }
+    --retries_left_;
+    timer_.restart(now_ns);
+    go_back_to(unacked_psn_);
+  } else if (timer_.probe_due(now_ns)) {
+    qp_.count(&Counters::early_retransmits);
+    timer_.after_probe(now_ns);
+    probe_wanted_ = probing_ = true;
+    sampling_ = false;
+    qp_.services.schedule(qp_);
+  }
+}
+
+// --- failing
+// -----------------------------------------------------------------------------------------------------------
+
+// Entry `index` has failed. Errors do not overtake: what is before it completes first.
+void Requester::fail(std::uint64_t index, WcStatus status, const AccessFault& fault, bool by_peer) {
+  if (failure_.set && failure_.index <= index) {
+    return;
+  }
+  failure_ = {true, index, status, fault, by_peer};
+  settle_failure();
+}
+
+void Requester::settle_failure() {
+  if (!failure_.set || qp_.sq.oldest() != failure_.index) {
+    return;
+  }
+  const Failure failure = failure_;
+  failure_ = {};
+  timer_.stop();
+  waiting_rnr_ = false;
+  qp_.complete_send(failure.status, failure.fault, failure.by_peer);
+  qp_.requester_failed();
+}
+
+void Requester::flush() {
+  timer_.stop();
+  waiting_rnr_ = false;
+  rnr_deadline_ns_ = kNever;
+  probe_wanted_ = false;
+  failure_ = {};
+  reads_.clear();
+  while (!qp_.sq.empty()) {
+    qp_.complete_send(WcStatus::WR_FLUSH_ERR, {Reason::FLUSHED, 0, 0, 0}, false);
+  }
+  current_ = qp_.sq.oldest();
+  current_packet_ = 0;
+}
+
+bool Requester::drained() const { return qp_.sq.empty() || !qp_.sq.at(qp_.sq.oldest()).started; }
+
+}  // namespace softhca

@@ -1,0 +1,128 @@
+// The sending half of a queue pair: turns work queue entries into request packets, and, for the
+// reliable services, keeps what is under way until the completer hears of it (IBTA Vol 1, 9.7.3
+// to 9.7.5; 9.9.2).
+//
+//   oldest ... unacked_psn ... next_psn ... highest_psn
+//   Going back to an earlier PSN only moves next_psn (and the entry and packet that it stands for).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "memory/memory_table.hpp"
+#include "queue/send_queue.hpp"
+#include "transport/outgoing_packet.hpp"
+#include "transport/retry_timer.hpp"
+#include "transport/send_window.hpp"
+#include "wire/packet.hpp"
+
+namespace softhca {
+
+class QueuePair;
+
+class Requester {
+ public:
+  explicit Requester(QueuePair& qp) : qp_(qp) {}
+
+  void reset();
+  // RTR -> RTS: the first PSN and the retry attributes are known.
+  void start();
+  // Attributes that matter here were modified.
+  void configure();
+
+  bool next_packet(ByteSpan buffer, OutgoingPacket& out);
+  std::uint64_t deadline_ns() const;
+  void advance();
+
+  // An ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE or READ response (the completer; completer.cpp).
+  void on_response(const Packet& packet);
+
+  // Completes everything left in the send queue as flushed.
+  void flush();
+  // In SQD: nothing that was started is left.
+  bool drained() const;
+  std::uint32_t sq_psn() const { return highest_psn_; }
+
+ private:
+  struct ReadInFlight {
+    std::uint32_t first_psn;
+    std::uint32_t end_psn;
+  };
+  struct Failure {
+    bool set = false;
+    std::uint64_t index = 0;
+    WcStatus status = WcStatus::SUCCESS;
+    AccessFault fault;
+    bool by_peer = false;
+  };
+
+  // Sending (requester.cpp).
+  bool may_send_next();
+  bool begin(SendWqe& wqe);
+  bool send_at(std::uint64_t index, std::uint32_t packet_number, bool again, ByteSpan buffer,
+               OutgoingPacket& out, std::uint32_t& psns);
+  bool send_unreliable(ByteSpan buffer, OutgoingPacket& out);
+  void set_position(std::uint32_t psn);
+  void go_back_to(std::uint32_t psn);
+  void after_send(std::uint32_t psn, std::uint32_t psns, bool ack_request, bool again);
+
+  // Packets of one entry (request_packet.cpp).
+  struct Plan {
+    Packet packet;
+    std::uint64_t offset = 0;  // Of the payload in the message.
+    std::uint32_t payload_bytes = 0;
+    std::uint32_t psns = 1;  // PSNs that the packet takes.
+  };
+  Plan plan_message(const SendWqe& wqe, std::uint32_t packet_number) const;
+  Plan plan_read(const SendWqe& wqe, std::uint32_t packet_number) const;
+  Plan plan_atomic(const SendWqe& wqe) const;
+  std::uint32_t read_chunk_packets() const;
+  bool wants_ack(const Plan& plan, bool again);
+
+  // Failing (requester.cpp).
+  void fail(std::uint64_t index, WcStatus status, const AccessFault& fault, bool by_peer);
+  void settle_failure();
+
+  // Completing (completer.cpp).
+  void on_acknowledge(const Packet& packet);
+  void on_read_response(const Packet& packet);
+  void on_atomic_acknowledge(const Packet& packet);
+  void on_sequence_nak(std::uint32_t psn);
+  void on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code);
+  void on_fatal_nak(std::uint32_t psn, std::uint8_t code);
+  // Everything before `end_psn` is acknowledged, as far as no READ or atomic is unanswered. False:
+  // one was.
+  bool acknowledge_until(std::uint32_t end_psn);
+  void progress(std::uint32_t unacked_psn);
+  void response_lost();
+  bool under_way(std::uint32_t psn) const;
+  // The next READ or atomic entry that is owed a response, and the PSN owed.
+  bool expected_response(std::uint64_t& index, std::uint32_t& psn) const;
+
+  QueuePair& qp_;
+  std::uint64_t current_ = 0;         // Entry that next_psn belongs to.
+  std::uint32_t current_packet_ = 0;  // Its packet, counted in PSNs from the entry's first.
+  std::uint32_t next_psn_ = 0;
+  std::uint32_t unacked_psn_ = 0;
+  std::uint32_t highest_psn_ = 0;  // One beyond what was ever sent.
+  std::deque<ReadInFlight> reads_;
+  Failure failure_;
+
+  RetryTimer timer_;
+  SendWindow window_;
+  std::uint32_t since_ack_request_ = 0;
+  std::uint8_t retries_left_ = 0;
+  std::uint8_t rnr_retries_left_ = 0;
+  bool waiting_rnr_ = false;
+  std::uint64_t rnr_deadline_ns_ = kNever;
+  bool probe_wanted_ = false;
+  bool probing_ = false;              // A probe of unacked_psn_ is under way.
+  bool went_back_ = false;            // Already went back to unacked_psn_ since it last moved.
+  std::uint32_t loss_until_psn_ = 0;  // One loss per window: until this PSN is acknowledged.
+  bool in_loss_ = false;
+  bool sampling_ = false;
+  std::uint32_t sample_psn_ = 0;
+  std::uint64_t sample_ns_ = 0;
+};
+
+}  // namespace softhca

@@ -1,0 +1,312 @@
+#include "transport/responder.hpp"
+
+#include "transport/queue_pair.hpp"
+#include "wire/psn.hpp"
+
+namespace softhca {
+
+void Responder::reset() {
+  expected_psn_ = msn_ = 0;
+  nak_outstanding_ = peer_seen_ = false;
+  in_progress_ = InProgress::NOTHING;
+  write_left_ = 0;
+  message_bytes_ = 0;
+  has_receive_ = false;
+  resources_.clear();
+  next_resource_ = 0;
+  replies_.clear();
+}
+
+void Responder::start() {
+  expected_psn_ = qp_.attr.rq_psn;
+  msn_ = 0;
+  resources_.assign(qp_.attr.max_dest_rd_atomic, Resource());
+  next_resource_ = 0;
+}
+
+// --- execution
+// ----------------------------------------------------------------------------------------------------------
+
+Responder::Step Responder::execute(const Packet& packet) {
+  const OpcodeInfo& info = *packet.info;
+  if (info.has(kSend)) {
+    return execute_send(packet);
+  }
+  if (info.has(kWrite)) {
+    return execute_write(packet);
+  }
+  return info.has(kReadRequest) ? execute_read(packet) : execute_atomic(packet);
+}
+
+Responder::Step Responder::execute_send(const Packet& packet) {
+  if (packet.info->has(kFirst | kOnly)) {
+    qp_.count(&Counters::rx_send_requests);
+    message_bytes_ = 0;
+  }
+  const std::uint64_t end = std::uint64_t{message_bytes_} + packet.payload.size();
+  if (end > receive_.capacity_bytes) {
+    qp_.count(&Counters::resp_local_length_error);
+    return refuse_receive(NakCode::INVALID_REQUEST, WcStatus::LOC_LEN_ERR,
+                          {Reason::TOO_LONG, 0, 0, end});
+  }
+  const AccessFault fault =
+      qp_.services.memory.scatter(receive_pd_, receive_.sges, message_bytes_, packet.payload);
+  if (!fault.ok()) {
+    return refuse_receive(NakCode::REMOTE_OPERATIONAL_ERROR, WcStatus::LOC_PROT_ERR, fault);
+  }
+  message_bytes_ = static_cast<std::uint32_t>(end);
+  if (packet.info->has(kHasIeth)) {
+    // No key here may be invalidated by a peer. Neither NAK nor ACK (IBTA Vol 1, 9.9.6.3, class J).
+    fail_receive(WcStatus::REM_INV_REQ_ERR,
+                 {Reason::REFUSED_INVALIDATE, packet.invalidate_rkey, 0, 0});
+    qp_.services.raise(EventType::QP_REQ_ERR, qp_.qpn);
+    replies_.clear();
+    qp_.enter_error();
+    return Step::STOP;
+  }
+  return Step::CONTINUE;
+}
+
+Responder::Step Responder::execute_write(const Packet& packet) {
+  if (packet.info->has(kHasReth)) {
+    qp_.count(&Counters::rx_write_requests);
+    write_address_ = packet.reth.virtual_address;
+    write_rkey_ = packet.reth.rkey;
+    write_left_ = packet.reth.length;
+    message_bytes_ = 0;
+  }
+  if (!packet.payload.empty()) {
+    const AccessFault fault =
+        qp_.services.memory.write_remote(qp_.init.pd, write_rkey_, write_address_, packet.payload);
+    if (!fault.ok()) {
+      qp_.count(&Counters::resp_remote_access_errors);
+      return refuse_request(NakCode::REMOTE_ACCESS_ERROR, fault);
+    }
+  }
+  write_address_ += packet.payload.size();
+  write_left_ -= packet.payload.size();
+  message_bytes_ += static_cast<std::uint32_t>(packet.payload.size());
+  return Step::CONTINUE;
+}
+
+Responder::Step Responder::execute_read(const Packet& packet) {
+  qp_.count(&Counters::rx_read_requests);
+  std::uint32_t index = 0;
+  Resource& resource = *take_resource(index);
+  resource.is_read = true;
+  resource.first_psn = packet.bth.psn;
+  resource.psn_count = packet.reth.length == 0
+                           ? 1
+                           : static_cast<std::uint32_t>(
+                                 (std::uint64_t{packet.reth.length} + qp_.mtu() - 1) / qp_.mtu());
+  resource.address = packet.reth.virtual_address;
+  resource.rkey = packet.reth.rkey;
+  resource.length = packet.reth.length;
+  resource.msn = psn_add(msn_, 1);
+  Reply reply;
+  reply.kind = ReplyKind::READ;
+  reply.resource = index;
+  reply.end_packet = resource.psn_count;
+  replies_.push_back(reply);
+  return Step::CONTINUE;
+}
+
+Responder::Step Responder::execute_atomic(const Packet& packet) {
+  qp_.count(&Counters::rx_atomic_requests);
+  const AtomicEth& atomic = packet.atomic;
+  MemoryTable& memory = qp_.services.memory;
+  std::uint64_t original = 0;
+  const AccessFault fault =
+      opcode_operation(packet.bth.opcode) == Operation::COMPARE_SWAP
+          ? memory.compare_swap(qp_.init.pd, atomic.rkey, atomic.virtual_address, atomic.compare,
+                                atomic.swap_add, original)
+          : memory.fetch_add(qp_.init.pd, atomic.rkey, atomic.virtual_address, atomic.swap_add,
+                             original);
+  if (!fault.ok()) {
+    qp_.count(&Counters::resp_remote_access_errors);
+    return refuse_request(NakCode::REMOTE_ACCESS_ERROR, fault);
+  }
+  std::uint32_t index = 0;
+  Resource& resource = *take_resource(index);
+  resource.is_read = false;
+  resource.first_psn = packet.bth.psn;
+  resource.psn_count = 1;
+  resource.original = original;
+  resource.msn = psn_add(msn_, 1);
+  Reply reply;
+  reply.kind = ReplyKind::ATOMIC;
+  reply.resource = index;
+  replies_.push_back(reply);
+  return Step::CONTINUE;
+}
+
+// The packet is executed: its PSNs are used up, and it is acknowledged if it asks for that.
+void Responder::finish_packet(const Packet& packet) {
+  const OpcodeInfo& info = *packet.info;
+  std::uint32_t psns = 1;
+  if (info.has(kReadRequest)) {
+    psns = resources_[replies_.back().resource].psn_count;
+  }
+  expected_psn_ = psn_add(expected_psn_, psns);
+  if (info.has(kFirst | kMiddle)) {
+    in_progress_ = info.has(kSend) ? InProgress::SEND : InProgress::WRITE;
+  } else {
+    finish_message(packet);
+  }
+  if (info.has(kReadRequest | kAtomicRequest)) {
+    qp_.services.schedule(qp_);
+  } else if (packet.bth.ack_request && qp_.is_reliable()) {
+    push_acknowledge(packet.bth.psn);
+  }
+}
+
+void Responder::finish_message(const Packet& packet) {
+  in_progress_ = InProgress::NOTHING;
+  msn_ = psn_add(msn_, 1);
+  if (packet.info->has(kSend) || packet.info->has(kHasImmDt)) {
+    complete_receive(packet);
+  }
+}
+
+void Responder::complete_receive(const Packet& packet) {
+  Completion completion;
+  completion.wr_id = receive_.wr_id;
+  completion.opcode = packet.info->has(kWrite) ? WcOpcode::RECV_RDMA_WITH_IMM : WcOpcode::RECV;
+  completion.byte_len = message_bytes_;
+  completion.qpn = qp_.qpn;
+  completion.source_qpn = qp_.init.type == QpType::UD ? packet.deth.source_qpn : 0;
+  completion.pkey_index = qp_.attr.pkey_index;
+  completion.is_receive = true;
+  completion.solicited = packet.bth.solicited;
+  completion.psn = packet.bth.psn;
+  if (packet.info->has(kHasImmDt)) {
+    completion.wc_flags |= kWcWithImm;
+    completion.immediate_or_rkey = packet.immediate;
+  }
+  if (qp_.init.type == QpType::UD) {
+    completion.wc_flags |= kWcGrh;
+  }
+  has_receive_ = false;
+  qp_.services.complete(*receive_cq_, completion);
+}
+
+// --- refusals
+// -------------------------------------------------------------------------------------------------------------
+
+Responder::Step Responder::refuse_request(NakCode code, const AccessFault& fault) {
+  if (!qp_.is_reliable()) {
+    drop_message();
+    return Step::STOP;
+  }
+  const bool access =
+      code == NakCode::REMOTE_ACCESS_ERROR || fault.reason == Reason::QP_MISSING_RIGHT;
+  push_nak(expected_psn_, kSyndromeNak | static_cast<std::uint8_t>(code));
+  if (has_receive_) {
+    fail_receive(WcStatus::REM_INV_REQ_ERR, fault);
+  }
+  qp_.services.raise(access ? EventType::QP_ACCESS_ERR : EventType::QP_REQ_ERR, qp_.qpn);
+  qp_.enter_error();
+  return Step::STOP;
+}
+
+// The receive itself is wrong or too small: it completes in error.
+Responder::Step Responder::refuse_receive(NakCode code, WcStatus status, const AccessFault& fault) {
+  if (!qp_.is_reliable() && status == WcStatus::LOC_LEN_ERR) {
+    drop_message();
+    return Step::STOP;
+  }
+  fail_receive(status, fault);
+  if (qp_.is_reliable()) {
+    push_nak(expected_psn_, kSyndromeNak | static_cast<std::uint8_t>(code));
+  }
+  qp_.enter_error();
+  return Step::STOP;
+}
+
+Responder::Step Responder::send_rnr_nak(const Packet&) {
+  qp_.count(&Counters::out_of_buffer);
+  if (!qp_.is_reliable()) {
+    drop_message();
+    return Step::STOP;
+  }
+  qp_.count(&Counters::send_rnr_err);
+  nak_outstanding_ = true;
+  push_nak(expected_psn_, kSyndromeRnrNak | (qp_.attr.min_rnr_timer & 0x1f));
+  return Step::STOP;
+}
+
+// Unreliable services: the rest of the message is ignored; a receive that was taken serves the next
+// one.
+void Responder::drop_message() {
+  qp_.count(&Counters::dropped_pkts);
+  in_progress_ = InProgress::NOTHING;
+}
+
+void Responder::fail_receive(WcStatus status, const AccessFault& fault) {
+  Completion completion;
+  completion.wr_id = receive_.wr_id;
+  completion.status = status;
+  completion.opcode = WcOpcode::RECV;
+  completion.qpn = qp_.qpn;
+  completion.is_receive = true;
+  completion.psn = expected_psn_;
+  completion.reason = fault.reason;
+  completion.key = fault.key;
+  completion.address = fault.address;
+  completion.length = fault.length;
+  has_receive_ = false;
+  qp_.count(status == WcStatus::WR_FLUSH_ERR ? &Counters::resp_cqe_flush_error
+                                             : &Counters::resp_cqe_error);
+  qp_.services.complete(*receive_cq_, completion);
+}
+
+// --- receives
+// -------------------------------------------------------------------------------------------------------------
+
+bool Responder::take_receive(const Packet& packet) {
+  SharedReceiveQueue* srq = qp_.queues.srq;
+  receive_pd_ = qp_.init.pd;
+  receive_cq_ = qp_.queues.recv_cq;
+  if (qp_.init.type == QpType::XRC_RECV) {
+    srq = qp_.services.find_xrc_srq(packet.xrc_srqn, qp_.init.xrcd);
+    if (srq == nullptr) {
+      refuse_request(NakCode::INVALID_REQUEST, {Reason::BAD_SRQ, packet.xrc_srqn, 0, 0});
+      return false;
+    }
+    receive_cq_ = qp_.services.find_cq(srq->cq);
+  }
+  ReceiveRing& ring = srq == nullptr ? qp_.rq : srq->ring;
+  if (ring.empty()) {
+    send_rnr_nak(packet);
+    return false;
+  }
+  ring.pop(receive_);
+  has_receive_ = true;
+  if (srq != nullptr) {
+    receive_pd_ = srq->pd;
+    if (srq->limit_reached()) {
+      qp_.services.raise(EventType::SRQ_LIMIT_REACHED, srq->handle);
+    }
+  }
+  return true;
+}
+
+bool Responder::current_receive(std::uint64_t& wr_id) const {
+  wr_id = receive_.wr_id;
+  return has_receive_;
+}
+
+void Responder::flush() {
+  in_progress_ = InProgress::NOTHING;
+  const AccessFault flushed{Reason::FLUSHED, 0, 0, 0};
+  if (has_receive_) {
+    fail_receive(WcStatus::WR_FLUSH_ERR, flushed);
+  }
+  receive_cq_ = qp_.queues.recv_cq;
+  while (qp_.queues.srq == nullptr && !qp_.rq.empty()) {
+    qp_.rq.pop(receive_);
+    fail_receive(WcStatus::WR_FLUSH_ERR, flushed);
+  }
+}
+
+}  // namespace softhca

@@ -1,0 +1,136 @@
+// The receiving half of a queue pair: a list of named checks per request, its execution, and the
+// replies in order (IBTA Vol 1, 9.7.4, 9.7.5, 9.9.3).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "memory/memory_table.hpp"
+#include "queue/receive_queue.hpp"
+#include "transport/outgoing_packet.hpp"
+#include "wire/packet.hpp"
+#include "wire/syndrome.hpp"
+
+namespace softhca {
+
+class QueuePair;
+class CompletionQueue;
+
+class Responder {
+ public:
+  explicit Responder(QueuePair& qp) : qp_(qp) {}
+
+  void reset();
+  // INIT -> RTR: the first PSN and the number of responder resources are known.
+  void start();
+
+  // A request packet, by service type. `datagram_bytes` is its size from BTH to ICRC.
+  void on_reliable(const Packet& packet);
+  void on_unreliable(const Packet& packet);
+  void on_datagram(const Packet& packet, const Route& route, std::size_t datagram_bytes);
+
+  bool next_packet(ByteSpan buffer, OutgoingPacket& out);
+  bool has_output() const { return !replies_.empty(); }
+  // Forgets the replies that wait.
+  void silence() { replies_.clear(); }
+
+  // Completes the receive that a message was filling, then all that are posted, as flushed.
+  void flush();
+  std::uint32_t rq_psn() const { return expected_psn_; }
+  // wr_id of the receive being filled, for captures.
+  bool current_receive(std::uint64_t& wr_id) const;
+
+ private:
+  enum class Step : std::uint8_t { CONTINUE, STOP };
+  enum class InProgress : std::uint8_t { NOTHING, SEND, WRITE };
+  enum class ReplyKind : std::uint8_t { ACKNOWLEDGE, READ, ATOMIC };
+
+  struct Reply {
+    ReplyKind kind = ReplyKind::ACKNOWLEDGE;
+    std::uint8_t syndrome = kSyndromeAck;
+    std::uint32_t psn = 0;
+    std::uint32_t msn = 0;
+    std::uint32_t resource = 0;     // READ and ATOMIC.
+    std::uint32_t next_packet = 0;  // READ: counted from the resource's first PSN.
+    std::uint32_t first_packet = 0;
+    std::uint32_t end_packet = 0;
+  };
+  // What a READ or atomic leaves behind, so that a duplicate can be answered (IBTA Vol
+  // 1, 9.7.5.1.5).
+  struct Resource {
+    bool used = false;
+    bool replying = false;  // Its reply still waits.
+    bool is_read = false;
+    std::uint32_t first_psn = 0;
+    std::uint32_t psn_count = 1;
+    std::uint32_t msn = 0;
+    std::uint64_t address = 0;
+    std::uint32_t rkey = 0;
+    std::uint32_t length = 0;
+    std::uint64_t original = 0;  // Atomics: what the address held.
+  };
+
+  // Checks, in their order (responder_checks.cpp).
+  Step check_psn(const Packet& packet);
+  Step check_sequence(const Packet& packet);
+  Step check_operation(const Packet& packet);
+  Step check_length(const Packet& packet);
+  Step check_resources(const Packet& packet);
+  Step check_access(const Packet& packet);
+
+  // Execution (responder.cpp).
+  Step execute(const Packet& packet);
+  Step execute_send(const Packet& packet);
+  Step execute_write(const Packet& packet);
+  Step execute_read(const Packet& packet);
+  Step execute_atomic(const Packet& packet);
+  void finish_packet(const Packet& packet);
+  void finish_message(const Packet& packet);
+  void complete_receive(const Packet& packet);
+
+  // Refusals (responder.cpp): a NAK and the error state for reliable services, silence for the
+  // others.
+  Step refuse_request(NakCode code, const AccessFault& fault);
+  Step refuse_receive(NakCode code, WcStatus status, const AccessFault& fault);
+  Step send_rnr_nak(const Packet& packet);
+  void drop_message();
+  void fail_receive(WcStatus status, const AccessFault& fault);
+
+  // Receives (responder_receive.cpp).
+  bool take_receive(const Packet& packet);
+
+  // Duplicates and replies (responder_reply.cpp).
+  void on_duplicate(const Packet& packet);
+  void on_duplicate_read(const Packet& packet);
+  void on_duplicate_atomic(const Packet& packet);
+  Resource* take_resource(std::uint32_t& index);
+  void push_acknowledge(std::uint32_t psn);
+  void push_nak(std::uint32_t psn, std::uint8_t syndrome);
+  bool send_acknowledge(ByteSpan buffer, OutgoingPacket& out);
+  bool send_atomic(ByteSpan buffer, OutgoingPacket& out);
+  bool send_read(ByteSpan buffer, OutgoingPacket& out);
+
+  QueuePair& qp_;
+  std::uint32_t expected_psn_ = 0;
+  std::uint32_t msn_ = 0;
+  bool nak_outstanding_ = false;
+  bool peer_seen_ = false;
+
+  InProgress in_progress_ = InProgress::NOTHING;
+  std::uint64_t write_address_ = 0;
+  std::uint32_t write_rkey_ = 0;
+  std::uint64_t write_left_ = 0;     // Bytes still to come.
+  std::uint32_t message_bytes_ = 0;  // Bytes that have come.
+
+  bool has_receive_ = false;
+  TakenReceive receive_;
+  CompletionQueue* receive_cq_ = nullptr;
+  std::uint32_t receive_pd_ = 0;
+
+  std::vector<Resource> resources_;
+  std::uint32_t next_resource_ = 0;
+  std::deque<Reply> replies_;
+};
+
+}  // namespace softhca

@@ -1,0 +1,153 @@
+// The checks that a request passes, each by name and in this order (IBTA Vol 1, 9.7.4.1).
+
+#include "transport/queue_pair.hpp"
+#include "transport/responder.hpp"
+#include "wire/psn.hpp"
+
+namespace softhca {
+namespace {
+
+constexpr std::uint32_t kMaxMessageBytes = 1u << 31;
+
+std::uint32_t required_access(const Packet& packet) {
+  if (packet.info->has(kWrite)) {
+    return kAccessRemoteWrite;
+  }
+  if (packet.info->has(kReadRequest)) {
+    return kAccessRemoteRead;
+  }
+  return packet.info->has(kAtomicRequest) ? std::uint32_t{kAccessRemoteAtomic} : 0;
+}
+
+}  // namespace
+
+void Responder::on_reliable(const Packet& packet) {
+  if (qp_.state() == QpState::RTR && !peer_seen_) {
+    peer_seen_ = true;
+    qp_.services.raise(EventType::COMM_EST, qp_.qpn);
+  }
+  using Check = Step (Responder::*)(const Packet&);
+  static constexpr Check kChecks[] = {
+      &Responder::check_psn,    &Responder::check_sequence, &Responder::check_operation,
+      &Responder::check_length, &Responder::check_access,   &Responder::check_resources,
+      &Responder::execute,
+  };
+  for (const Check check : kChecks) {
+    if ((this->*check)(packet) == Step::STOP) {
+      return;
+    }
+  }
+  finish_packet(packet);
+}
+
+Responder::Step Responder::check_psn(const Packet& packet) {
+  const std::int32_t ahead = psn_distance(expected_psn_, packet.bth.psn);
+  if (ahead == 0) {
+    nak_outstanding_ = false;
+    return Step::CONTINUE;
+  }
+  if (ahead < 0) {
+    qp_.count(&Counters::duplicate_request);
+    on_duplicate(packet);
+    return Step::STOP;
+  }
+  qp_.count(&Counters::out_of_sequence);
+  // One NAK per gap: what follows is dropped in silence until the expected packet comes.
+  if (!nak_outstanding_) {
+    nak_outstanding_ = true;
+    push_nak(expected_psn_, kSyndromeNak | static_cast<std::uint8_t>(NakCode::PSN_SEQUENCE_ERROR));
+  }
+  return Step::STOP;
+}
+
+Responder::Step Responder::check_sequence(const Packet& packet) {
+  const OpcodeInfo& info = *packet.info;
+  const bool continues = info.has(kMiddle | kLast);
+  const bool fits = (in_progress_ == InProgress::NOTHING && !continues) ||
+                    (in_progress_ == InProgress::SEND && continues && info.has(kSend)) ||
+                    (in_progress_ == InProgress::WRITE && continues && info.has(kWrite));
+  if (fits) {
+    return Step::CONTINUE;
+  }
+  return refuse_request(NakCode::INVALID_REQUEST, {Reason::BAD_SEQUENCE, 0, 0, 0});
+}
+
+Responder::Step Responder::check_operation(const Packet& packet) {
+  if (packet.info->has(kFlush | kAtomicWrite)) {
+    return refuse_request(NakCode::INVALID_REQUEST, {Reason::UNSUPPORTED, 0, 0, 0});
+  }
+  const std::uint32_t access = required_access(packet);
+  if ((qp_.attr.qp_access_flags & access) == access) {
+    return Step::CONTINUE;
+  }
+  return refuse_request(NakCode::INVALID_REQUEST,
+                        {Reason::QP_MISSING_RIGHT, packet.reth.rkey, 0, 0});
+}
+
+Responder::Step Responder::check_length(const Packet& packet) {
+  const OpcodeInfo& info = *packet.info;
+  const std::size_t payload = packet.payload.size();
+  bool good = true;
+  if (info.has(kSend | kWrite)) {
+    if (info.has(kFirst | kMiddle)) {
+      good = payload == qp_.mtu();
+    } else if (info.has(kLast)) {
+      good = payload >= 1 && payload <= qp_.mtu();
+    } else {
+      good = payload <= qp_.mtu();
+    }
+  }
+  if (info.has(kWrite)) {
+    const std::uint64_t left = info.has(kHasReth) ? packet.reth.length : write_left_;
+    good = good && (info.has(kLast | kOnly) ? payload == left : payload < left);
+  }
+  if (info.has(kHasReth)) {
+    good = good && packet.reth.length <= kMaxMessageBytes;
+  }
+  if (good) {
+    return Step::CONTINUE;
+  }
+  return refuse_request(NakCode::INVALID_REQUEST, {Reason::BAD_LENGTH, 0, 0, payload});
+}
+
+Responder::Step Responder::check_resources(const Packet& packet) {
+  const OpcodeInfo& info = *packet.info;
+  const bool consumes =
+      (info.has(kSend) && info.has(kFirst | kOnly)) || (info.has(kWrite) && info.has(kHasImmDt));
+  if (consumes && !has_receive_ && !take_receive(packet)) {
+    return Step::STOP;
+  }
+  if (info.has(kReadRequest | kAtomicRequest)) {
+    const bool room = !resources_.empty() && !resources_[next_resource_].replying;
+    if (!room) {
+      return refuse_request(NakCode::INVALID_REQUEST, {Reason::TOO_MANY_READS, 0, 0, 0});
+    }
+  }
+  return Step::CONTINUE;
+}
+
+Responder::Step Responder::check_access(const Packet& packet) {
+  const OpcodeInfo& info = *packet.info;
+  AccessFault fault;
+  if (info.has(kAtomicRequest)) {
+    // Alignment comes before the key (IBTA Vol 1, 9.4.5.1).
+    if ((packet.atomic.virtual_address & 7) != 0) {
+      return refuse_request(NakCode::INVALID_REQUEST, {Reason::MISALIGNED, packet.atomic.rkey,
+                                                       packet.atomic.virtual_address, 8});
+    }
+    fault = qp_.services.memory.check_remote(qp_.init.pd, packet.atomic.rkey,
+                                             packet.atomic.virtual_address, 8, kAccessRemoteAtomic);
+  } else if (info.has(kHasReth) && packet.reth.length != 0) {
+    // Neither key nor address is looked at for zero bytes (IBTA Vol 1, C9-88).
+    fault =
+        qp_.services.memory.check_remote(qp_.init.pd, packet.reth.rkey, packet.reth.virtual_address,
+                                         packet.reth.length, required_access(packet));
+  }
+  if (fault.ok()) {
+    return Step::CONTINUE;
+  }
+  qp_.count(&Counters::resp_remote_access_errors);
+  return refuse_request(NakCode::REMOTE_ACCESS_ERROR, fault);
+}
+
+}  // namespace softhca

@@ -1,0 +1,79 @@
+// The clocks of a reliable requester: the local ACK timeout, the RNR delay, and the early probe.
+//
+// The ACK timeout is never shorter than IBTA's 4.096 us x 2^timeout, and has a minimum of its own
+// as IBTA Vol 1, 9.7.6.1.3 allows. Long before it runs out, once a round trip has been measured, a
+// probe repeats the oldest unacknowledged packet; probes do not count against retry_cnt, and a peer
+// that never answered is never probed.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "transport/outgoing_packet.hpp"
+#include "wire/syndrome.hpp"
+
+namespace softhca {
+
+class RetryTimer {
+ public:
+  static constexpr std::uint64_t kSmallestTimeoutNs = 8'000'000;
+  static constexpr std::uint64_t kSmallestProbeNs = 1'000'000;
+  static constexpr std::uint64_t kLargestProbeNs = 500'000'000;
+
+  void configure(std::uint8_t timeout_code, bool probes) {
+    const std::uint64_t asked = ack_timeout_ns(timeout_code);
+    timeout_ns_ = asked == 0 ? 0 : std::max(asked, kSmallestTimeoutNs);
+    probes_ = probes;
+  }
+  void reset() {
+    stop();
+    round_trip_ns_ = 0;
+  }
+
+  bool running() const { return running_; }
+  // Something is under way, or something was acknowledged: begin anew.
+  void restart(std::uint64_t now_ns) {
+    running_ = true;
+    ack_deadline_ns_ = timeout_ns_ == 0 ? kNever : now_ns + timeout_ns_;
+    backoff_ = 0;
+    set_probe(now_ns);
+  }
+  void stop() {
+    running_ = false;
+    ack_deadline_ns_ = probe_deadline_ns_ = kNever;
+  }
+
+  std::uint64_t deadline_ns() const { return std::min(ack_deadline_ns_, probe_deadline_ns_); }
+  bool ack_due(std::uint64_t now_ns) const { return now_ns >= ack_deadline_ns_; }
+  bool probe_due(std::uint64_t now_ns) const { return now_ns >= probe_deadline_ns_; }
+  void after_probe(std::uint64_t now_ns) {
+    ++backoff_;
+    set_probe(now_ns);
+  }
+
+  void measured(std::uint64_t round_trip_ns) {
+    round_trip_ns_ = round_trip_ns_ == 0 ? std::max<std::uint64_t>(round_trip_ns, 1)
+                                         : (7 * round_trip_ns_ + round_trip_ns) / 8;
+  }
+
+ private:
+  void set_probe(std::uint64_t now_ns) {
+    probe_deadline_ns_ = kNever;
+    if (!probes_ || round_trip_ns_ == 0) {
+      return;
+    }
+    const std::uint64_t wait = std::min(
+        (2 * round_trip_ns_ + kSmallestProbeNs) << std::min(backoff_, 12u), kLargestProbeNs);
+    probe_deadline_ns_ = now_ns + wait;
+  }
+
+  bool running_ = false;
+  bool probes_ = false;
+  std::uint32_t backoff_ = 0;
+  std::uint64_t timeout_ns_ = 0;
+  std::uint64_t round_trip_ns_ = 0;
+  std::uint64_t ack_deadline_ns_ = kNever;
+  std::uint64_t probe_deadline_ns_ = kNever;
+};
+
+}  // namespace softhca

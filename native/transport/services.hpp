@@ -1,0 +1,36 @@
+// What a queue pair needs of the adapter it belongs to.
+#pragma once
+
+#include <cstdint>
+
+#include "memory/memory_table.hpp"
+#include "queue/completion_queue.hpp"
+#include "queue/shared_receive_queue.hpp"
+#include "transport/counters.hpp"
+
+namespace softhca {
+
+class QueuePair;
+
+class Services {
+ public:
+  Services(MemoryTable& memory_table, bool early, std::uint8_t mtu)
+      : memory(memory_table), retry_early(early), active_mtu(mtu) {}
+  virtual ~Services() = default;
+
+  MemoryTable& memory;
+  Counters counters;         // Of the whole adapter.
+  std::uint64_t now_ns = 0;  // Time of the call that is being served.
+  const bool retry_early;
+  const std::uint8_t active_mtu;  // Mtu code of the port.
+
+  virtual void complete(CompletionQueue& cq, const Completion& completion) = 0;
+  virtual void raise(EventType type, std::uint32_t object) = 0;
+  // The queue pair may have a packet to send, or another deadline.
+  virtual void schedule(QueuePair& qp) = 0;
+  // The shared receive queue that an XRCETH names, in this XRC domain; null if there is none.
+  virtual SharedReceiveQueue* find_xrc_srq(std::uint32_t srqn, std::uint32_t xrcd) = 0;
+  virtual CompletionQueue* find_cq(std::uint32_t cq) = 0;
+};
+
+}  // namespace softhca

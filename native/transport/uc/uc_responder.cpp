@@ -1,0 +1,45 @@
+// What differs for an unreliable connection: no replies; a gap costs the message, not the
+// connection (IBTA Vol 1, 9.8.2).
+
+#include "transport/queue_pair.hpp"
+#include "transport/responder.hpp"
+#include "wire/psn.hpp"
+
+namespace softhca {
+
+void Responder::on_unreliable(const Packet& packet) {
+  if (qp_.state() == QpState::RTR && !peer_seen_) {
+    peer_seen_ = true;
+    qp_.services.raise(EventType::COMM_EST, qp_.qpn);
+  }
+  const OpcodeInfo& info = *packet.info;
+  const bool begins = info.has(kFirst | kOnly);
+  if (packet.bth.psn != expected_psn_) {
+    qp_.count(&Counters::out_of_sequence);
+    in_progress_ = InProgress::NOTHING;
+  }
+  if (begins) {
+    // A message that begins is taken afresh, wherever the last one stopped; a receive already taken
+    // serves it.
+    in_progress_ = InProgress::NOTHING;
+    expected_psn_ = packet.bth.psn;
+  } else if (in_progress_ == InProgress::NOTHING) {
+    qp_.count(&Counters::dropped_pkts);
+    expected_psn_ = psn_add(packet.bth.psn, 1);
+    return;
+  }
+  using Check = Step (Responder::*)(const Packet&);
+  static constexpr Check kChecks[] = {
+      &Responder::check_sequence, &Responder::check_operation, &Responder::check_length,
+      &Responder::check_access,   &Responder::check_resources, &Responder::execute,
+  };
+  for (const Check check : kChecks) {
+    if ((this->*check)(packet) == Step::STOP) {
+      expected_psn_ = psn_add(packet.bth.psn, 1);
+      return;
+    }
+  }
+  finish_packet(packet);
+}
+
+}  // namespace softhca

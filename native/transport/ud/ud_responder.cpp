@@ -1,0 +1,48 @@
+// What differs for datagrams: a Q_Key instead of a connection, forty bytes of GRH in front, and
+// silence about every fault (IBTA Vol 1, 9.8.3; 10.2.5).
+
+#include <algorithm>
+#include <array>
+
+#include "transport/queue_pair.hpp"
+#include "transport/responder.hpp"
+#include "wire/ip.hpp"
+
+namespace softhca {
+
+void Responder::on_datagram(const Packet& packet, const Route& from, std::size_t datagram_bytes) {
+  if (packet.deth.qkey != qp_.attr.qkey) {
+    qp_.count(&Counters::qkey_viol_cntr);
+    return;
+  }
+  if (packet.payload.size() > qp_.mtu()) {
+    drop_message();
+    return;
+  }
+  if (!has_receive_ && !take_receive(packet)) {
+    return;
+  }
+  // A message that does not fit leaves the receive to the next one; nobody is told (class D).
+  if (kGrhBytes + packet.payload.size() > receive_.capacity_bytes) {
+    qp_.count(&Counters::resp_local_length_error);
+    drop_message();
+    return;
+  }
+  qp_.count(&Counters::rx_send_requests);
+  std::array<std::uint8_t, kGrhBytes> grh;
+  encode_grh(from, datagram_bytes, grh.data());
+  MemoryTable& memory = qp_.services.memory;
+  AccessFault fault = memory.scatter(receive_pd_, receive_.sges, 0, grh);
+  if (fault.ok()) {
+    fault = memory.scatter(receive_pd_, receive_.sges, kGrhBytes, packet.payload);
+  }
+  if (!fault.ok()) {
+    fail_receive(WcStatus::LOC_PROT_ERR, fault);
+    qp_.enter_error();
+    return;
+  }
+  message_bytes_ = static_cast<std::uint32_t>(kGrhBytes + packet.payload.size());
+  complete_receive(packet);
+}
+
+}  // namespace softhca
