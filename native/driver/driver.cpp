@@ -121,7 +121,7 @@ void Driver::close() {
     thread_.reset();
   }
   // Never left again: whoever still calls finds the engine busy and goes away.
-  enter();
+  while (!try_enter()) std::this_thread::yield();
   if (engine_) {
     engine_->round(false, true);
     engine_->close();
@@ -199,15 +199,22 @@ Driver::Outcome Driver::progress(unsigned work, int max_rounds) {
 }
 
 // For what is rare and must happen, such as joining a group; the wait is as long as a few rounds.
-void Driver::enter() {
-  while (!try_enter()) std::this_thread::yield();
+// False if the driver was closed meanwhile.
+bool Driver::enter() {
+  while (!try_enter()) {
+    if (closed_.load()) return false;
+    std::this_thread::yield();
+  }
+  if (!closed_.load()) return true;
+  leave();
+  return false;
 }
 
 void Driver::leave() { engine_busy_.store(false); }
 
 template <class Function>
-auto Driver::with_engine(Function&& function) {
-  enter();
+auto Driver::with_engine(Function&& function) -> decltype(function()) {
+  if (!enter()) return {};
   auto result = function();
   leave();
   pump(kTransmit);  // Takes over what others left while they found the engine busy.

@@ -39,7 +39,7 @@ struct DriverCounters {
   LinkError capture_failure;
 };
 
-// All methods are thread-safe, close() and the destructor excepted: those come last.
+// All methods are thread-safe, the destructor excepted.
 class Driver {
  public:
   // `adapter` must have been made for `wire`: its address and its source ports (adapter_config()).
@@ -97,10 +97,10 @@ class Driver {
   void pump(unsigned work);
   Outcome progress(unsigned work, int max_rounds);
   bool try_enter() { return !engine_busy_.exchange(true); }
-  void enter();
+  bool enter();
   void leave();
   template <class Function>
-  auto with_engine(Function&& function);
+  auto with_engine(Function&& function) -> decltype(function());
 
   void run();
   bool caller_is_polling() const;

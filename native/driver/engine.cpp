@@ -50,25 +50,20 @@ std::uint64_t Engine::deadline_ns() const {
 }
 
 bool Engine::round(bool receive, bool transmit) {
-  const bool arrived = fetch(receive);
   const std::uint64_t now_ns = monotonic_ns();
-  keep_promises(now_ns);
+  const bool released = keep_promises(now_ns);
+  const bool arrived = fetch(receive || released);
   // A poll that finds nothing new leaves the adapter, and its lock, alone.
   if (!arrived && !transmit && now_ns < adapter_deadline_ns_ && !wire_->blocked()) return false;
+  const bool was_stuck = to_wire_.taken < to_wire_.count;
   run_adapter(now_ns);
   capture_incoming(from_wire_);
   capture_incoming(from_loopback_);
   for (std::size_t i = 0; i < filled_count_; ++i) capture_outgoing(filled_[i]);
   hand_over();
-  const bool looped = to_loopback_.count > 0;
-  const bool full = from_wire_.count == kLinkBatch || filled_count_ == kLinkBatch;
-  if (wire_->holding() || loopback_->holding()) {
-    if (held_since_ns_ == kNever) held_since_ns_ = now_ns;
-  } else {
-    held_since_ns_ = kNever;
-  }
-  if (capture_.dirty() && dirty_since_ns_ == kNever) dirty_since_ns_ = now_ns;
-  return looped || (full && !wire_->blocked());
+  note_promises(now_ns);
+  if (to_loopback_.count > 0 || from_wire_.count == kLinkBatch) return true;
+  return (was_stuck || filled_count_ == kLinkBatch) && !wire_->blocked();
 }
 
 bool Engine::fetch(bool receive) {
@@ -77,19 +72,26 @@ bool Engine::fetch(bool receive) {
   return from_wire_.count + from_loopback_.count > 0;
 }
 
-// What was put off, and is due.
-void Engine::keep_promises(std::uint64_t now_ns) {
-  if (now_ns >= after(held_since_ns_, kHoldNs)) {
+void Engine::note_promises(std::uint64_t now_ns) {
+  if (wire_->holding() || loopback_->holding()) {
+    held_since_ns_ = std::min(held_since_ns_, now_ns);
+  } else {
     held_since_ns_ = kNever;
-    wire_->release();
-    loopback_->release();
-    // The next round fetches what a receiving link let go; this makes sure that there is one.
-    adapter_deadline_ns_ = 0;
   }
+  if (capture_.dirty()) dirty_since_ns_ = std::min(dirty_since_ns_, now_ns);
+}
+
+// Does what was put off and is due. True if the links let go of datagrams that may be received now.
+bool Engine::keep_promises(std::uint64_t now_ns) {
   if (now_ns >= after(dirty_since_ns_, kCaptureDelayNs)) {
     dirty_since_ns_ = kNever;
     capture_.flush();
   }
+  if (now_ns < after(held_since_ns_, kHoldNs)) return false;
+  held_since_ns_ = kNever;
+  wire_->release();
+  loopback_->release();
+  return true;
 }
 
 void Engine::run_adapter(std::uint64_t now_ns) {

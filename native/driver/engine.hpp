@@ -57,7 +57,8 @@ class Engine {
   void capture_incoming(const Incoming& incoming);
   void capture_outgoing(const OutgoingPacket& packet);
   void hand_over();
-  void keep_promises(std::uint64_t now_ns);
+  bool keep_promises(std::uint64_t now_ns);
+  void note_promises(std::uint64_t now_ns);
   bool is_own(const Gid& gid) const;
 
   std::shared_ptr<GuardedAdapter> guarded_;

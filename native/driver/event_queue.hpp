@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <memory>
 #include <mutex>
 
 #include "adapter/adapter.hpp"
@@ -23,11 +24,12 @@ class EventQueue {
   void push(const AsyncEvent& event);
   // Takes the oldest event; false if there is none.
   bool pop(AsyncEvent& event);
-  void abandon() { readable_.reset(); }
+  // For a child after fork(): the parent may have been in the middle of a push.
+  void abandon();
 
  private:
   std::mutex mutex_;
-  std::deque<AsyncEvent> events_;
+  std::unique_ptr<std::deque<AsyncEvent>> events_ = std::make_unique<std::deque<AsyncEvent>>();
   FileDescriptor readable_;
 };
 
