@@ -1,0 +1,53 @@
+// Where the bytes of a Python object lie.
+#include <nanobind/ndarray.h>
+
+#include "bindings/module.hpp"
+
+namespace softhca {
+namespace {
+
+// Keeps a DLPack tensor exported until it is released.
+struct DlpackExport {
+  nb::ndarray<nb::device::cpu> tensor;
+
+  bool contiguous() const {
+    std::int64_t expected = 1;
+    for (std::size_t i = tensor.ndim(); i-- > 0;) {
+      if (tensor.shape(i) != 1 && tensor.stride(i) != expected) return false;
+      expected *= static_cast<std::int64_t>(tensor.shape(i));
+    }
+    return true;
+  }
+};
+
+std::uint64_t buffer_address(nb::handle object) {
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  const auto address = reinterpret_cast<std::uintptr_t>(buffer.buf);
+  PyBuffer_Release(&buffer);
+  return address;
+}
+
+}  // namespace
+
+void bind_buffers(nb::module_& module) {
+  nb::class_<DlpackExport>(module, "DlpackExport", "A CPU tensor that is held through DLPack.")
+      .def(
+          "__init__",
+          [](DlpackExport* self, nb::ndarray<nb::device::cpu> tensor) {
+            new (self) DlpackExport{std::move(tensor)};
+          },
+          nb::arg("tensor"), nb::sig("def __init__(self, tensor: object) -> None"))
+      .def_prop_ro("address",
+                   [](const DlpackExport& self) {
+                     return reinterpret_cast<std::uintptr_t>(self.tensor.data());
+                   })
+      .def_prop_ro("nbytes", [](const DlpackExport& self) { return self.tensor.nbytes(); })
+      .def_prop_ro("contiguous", &DlpackExport::contiguous)
+      .def("release", [](DlpackExport& self) { self.tensor = {}; });
+  module.def("buffer_address", &buffer_address, nb::arg("object"),
+             nb::sig("def buffer_address(object: Buffer) -> int"),
+             "Address of a contiguous buffer; it stays only while the caller holds an export.");
+}
+
+}  // namespace softhca

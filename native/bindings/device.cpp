@@ -1,0 +1,195 @@
+#include <string>
+#include <utility>
+
+#include "bindings/module.hpp"
+#include "bindings/refusal.hpp"
+#include "bindings/verb.hpp"
+
+namespace softhca {
+namespace {
+
+// Every limit by its name: read for a query, and lowered by tests.
+#define SOFTHCA_LIMITS(X)                                                                         \
+  X(max_pd)                                                                                       \
+  X(max_mr) X(max_cq) X(max_cqe) X(max_qp) X(max_qp_wr) X(max_sge) X(max_inline_data) X(max_srq)  \
+      X(max_srq_wr) X(max_srq_sge) X(max_ah) X(max_xrcd) X(max_qp_rd_atom) X(max_qp_init_rd_atom) \
+          X(max_mcast_grp) X(max_mcast_qp_attach) X(max_mr_size) X(max_msg_sz) X(max_pkeys)       \
+              X(gid_table_len)
+
+nb::dict dict_of(const Limits& limits) {
+  nb::dict out;
+#define SOFTHCA_TO_DICT(name) out[#name] = limits.name;
+  SOFTHCA_LIMITS(SOFTHCA_TO_DICT)
+#undef SOFTHCA_TO_DICT
+  return out;
+}
+
+Limits limits_of(const nb::dict& given) {
+  Limits limits;
+#define SOFTHCA_FROM_DICT(name) \
+  if (given.contains(#name)) limits.name = nb::cast<decltype(limits.name)>(given[#name]);
+  SOFTHCA_LIMITS(SOFTHCA_FROM_DICT)
+#undef SOFTHCA_FROM_DICT
+  return limits;
+}
+
+nb::dict dict_of(const Counters& counters) {
+  nb::dict out;
+#define SOFTHCA_TO_DICT(name) out[#name] = counters.name;
+  SOFTHCA_COUNTERS(SOFTHCA_TO_DICT)
+#undef SOFTHCA_TO_DICT
+  return out;
+}
+
+nb::dict dict_of(const FaultCounters& counters) {
+  nb::dict out;
+  out["passed"] = counters.passed;
+  out["dropped"] = counters.dropped;
+  out["duplicated"] = counters.duplicated;
+  out["reordered"] = counters.reordered;
+  out["corrupted"] = counters.corrupted;
+  return out;
+}
+
+// Drop, duplicate, reorder, corrupt.
+using Rates = std::tuple<double, double, double, double>;
+
+FaultRates rates_of(const Rates& rates) {
+  const auto& [drop, duplicate, reorder, corrupt] = rates;
+  return {.drop = drop, .duplicate = duplicate, .reorder = reorder, .corrupt = corrupt};
+}
+
+void demand_driver(const DriverError& error) {
+  if (error.ok()) return;
+  nb::object exception = nb::handle(PyExc_OSError)(error.error, error.message);
+  PyErr_SetObject(PyExc_OSError, exception.ptr());
+  throw nb::python_error();
+}
+
+Hca* open(const std::string& address, const std::string& capture_path, const Rates& send_faults,
+          const Rates& receive_faults, std::uint64_t fault_seed, std::uint64_t seed,
+          IcrcLevel icrc_level, const nb::dict& limits) {
+  OpenOptions options;
+  options.address = address;
+  options.capture_path = capture_path;
+  options.faults.send = rates_of(send_faults);
+  options.faults.receive = rates_of(receive_faults);
+  options.faults.seed = fault_seed;
+  options.seed = seed;
+  options.icrc_level = icrc_level;
+  options.limits = limits_of(limits);
+  OpenedDevice device;
+  DriverError error;
+  {
+    const nb::gil_scoped_release release;
+    error = open_device(options, device);
+  }
+  demand_driver(error);
+  return new Hca(std::move(device));
+}
+
+void simulate(Hca* self, const std::vector<Gid>& gids, std::uint64_t seed, std::uint8_t active_mtu,
+              std::uint64_t node_guid, const std::vector<std::uint16_t>& udp_source_ports,
+              IcrcLevel icrc_level, const std::vector<std::uint16_t>& pkeys, bool retry_early,
+              const nb::dict& limits) {
+  AdapterConfig config;
+  config.node_guid = node_guid;
+  config.seed = seed;
+  config.gids = gids;
+  config.udp_source_ports = udp_source_ports;
+  config.active_mtu = active_mtu;
+  config.icrc_level = icrc_level;
+  config.pkeys = pkeys;
+  config.retry_early = retry_early;
+  config.limits = limits_of(limits);
+  new (self) Hca(std::move(config));
+}
+
+// Reads something of the adapter that cannot be refused.
+template <class Read>
+auto read(Hca& hca, Read&& read_one) {
+  return demand(hca.call([&](Adapter& adapter) { return Result(read_one(adapter)); }));
+}
+
+std::optional<std::tuple<EventType, std::uint32_t>> event_of(
+    Result<std::optional<AsyncEvent>> taken) {
+  const std::optional<AsyncEvent> event = demand(std::move(taken));
+  if (!event) return std::nullopt;
+  return std::tuple(event->type, event->object);
+}
+
+nb::dict link_counters(Hca& hca) {
+  nb::dict out;
+  if (hca.driver() == nullptr) return out;
+  DriverCounters counters;
+  {
+    const nb::gil_scoped_release release;
+    counters = hca.driver()->counters();
+  }
+  out["sent"] = counters.udp.sent;
+  out["received"] = counters.udp.received;
+  out["send_refused"] = counters.udp.send_refused;
+  out["send_blocked"] = counters.udp.send_blocked;
+  out["receive_overflows"] = counters.receive_overflows;
+  out["captured_pkts"] = counters.captured_pkts;
+  out["capture_failure"] = counters.capture_failure.message;
+  out["sent_faults"] = dict_of(counters.sent_faults);
+  out["received_faults"] = dict_of(counters.received_faults);
+  return out;
+}
+
+void bind_opening(HcaClass& hca) {
+  hca.def("__init__", &simulate, nb::kw_only(), nb::arg("gids"), nb::arg("seed"),
+          nb::arg("active_mtu"), nb::arg("node_guid"), nb::arg("udp_source_ports"),
+          nb::arg("icrc_level"), nb::arg("pkeys"), nb::arg("retry_early"), nb::arg("limits"),
+          "An adapter without a driver: the caller moves its packets and its time.")
+      .def_static("open", &open, nb::kw_only(), nb::arg("address"), nb::arg("capture_path"),
+                  nb::arg("send_faults"), nb::arg("receive_faults"), nb::arg("fault_seed"),
+                  nb::arg("seed"), nb::arg("icrc_level"), nb::arg("limits"),
+                  "An adapter on the wire, with a driver of its own.")
+      .def("close", &Hca::close, nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_events(HcaClass& hca) {
+  hca.def("next_async_event", [](Hca& self) { return event_of(self.next_async_event()); })
+      .def("next_completion_event",
+           [](Hca& self) { return event_of(self.next_completion_event()); })
+      .def_prop_ro("async_event_fd", &Hca::async_event_fd)
+      .def_prop_ro("completion_event_fd", &Hca::completion_event_fd);
+}
+
+}  // namespace
+
+void bind_device(HcaClass& hca) {
+  bind_opening(hca);
+  bind_events(hca);
+  hca.def_prop_ro("gids",
+                  [](Hca& self) { return read(self, [](Adapter& a) { return a.config().gids; }); })
+      .def_prop_ro(
+          "pkeys",
+          [](Hca& self) { return read(self, [](Adapter& a) { return a.config().pkeys; }); })
+      .def_prop_ro(
+          "node_guid",
+          [](Hca& self) { return read(self, [](Adapter& a) { return a.config().node_guid; }); })
+      .def(
+          "limits",
+          [](Hca& self) {
+            return dict_of(read(self, [](Adapter& a) { return a.config().limits; }));
+          },
+          nb::sig("def limits(self) -> dict[str, int]"))
+      .def("query_port",
+           [](Hca& self) { return read(self, [](Adapter& a) { return a.query_port(); }); })
+      .def(
+          "counters",
+          [](Hca& self) { return dict_of(read(self, [](Adapter& a) { return a.counters(); })); },
+          nb::sig("def counters(self) -> dict[str, int]"))
+      .def(
+          "qp_counters",
+          [](Hca& self, std::uint32_t qpn) {
+            return dict_of(demand(self.call([=](Adapter& a) { return a.qp_counters(qpn); })));
+          },
+          nb::arg("qpn"), nb::sig("def qp_counters(self, qpn: int) -> dict[str, int]"))
+      .def("link_counters", &link_counters, nb::sig("def link_counters(self) -> dict[str, Any]"));
+}
+
+}  // namespace softhca

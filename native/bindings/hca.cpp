@@ -1,0 +1,80 @@
+#include "bindings/hca.hpp"
+
+#include <algorithm>
+
+namespace softhca {
+
+Hca::Hca(AdapterConfig config) : guarded_(std::make_shared<GuardedAdapter>(std::move(config))) {}
+
+Hca::Hca(OpenedDevice device)
+    : guarded_(std::move(device.adapter)), driver_(std::move(device.driver)) {}
+
+Hca::~Hca() {
+  const nanobind::gil_scoped_release release;
+  close();
+}
+
+Status Hca::usable() const {
+  if (fork_generation_ != softhca::fork_generation()) {
+    return refuse(EIO, "device", 0, "belongs to the parent process: open one after fork()");
+  }
+  if (closed_.load()) return refuse(ENODEV, "device", 0, "is closed");
+  return Status::success();
+}
+
+void Hca::close() {
+  // In a child of fork() the calls of the parent's other threads never end.
+  const bool ours = fork_generation_ == softhca::fork_generation();
+  if (closed_.exchange(true)) return;
+  while (ours && calls_.load() != 0) std::this_thread::yield();
+  if (driver_) driver_->close();
+}
+
+Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out) {
+  const nanobind::gil_scoped_release release;
+  const InUse in_use(*this);
+  if (!in_use.status().ok()) return in_use.status();
+  if (driver_) return driver_->poll_cq(cq, out);
+  const std::lock_guard lock(guarded_->mutex);
+  return guarded_->adapter.poll_cq(cq, out);
+}
+
+Result<std::optional<AsyncEvent>> Hca::next_event(bool is_completion) {
+  return call([&](Adapter& adapter) -> Result<std::optional<AsyncEvent>> {
+    const auto kept =
+        std::find_if(set_aside_.begin(), set_aside_.end(),
+                     [=](const AsyncEvent& event) { return event.is_completion == is_completion; });
+    if (kept != set_aside_.end()) {
+      const AsyncEvent event = *kept;
+      set_aside_.erase(kept);
+      return std::optional(event);
+    }
+    for (AsyncEvent event; adapter.next_event(event);) {
+      if (event.is_completion == is_completion) return std::optional(event);
+      set_aside_.push_back(event);
+    }
+    return std::optional<AsyncEvent>();
+  });
+}
+
+Result<std::optional<AsyncEvent>> Hca::next_async_event() {
+  if (!driver_) return next_event(false);
+  const InUse in_use(*this);
+  if (!in_use.status().ok()) return in_use.status();
+  AsyncEvent event;
+  return driver_->async_events().pop(event) ? std::optional(event) : std::nullopt;
+}
+
+Result<std::optional<AsyncEvent>> Hca::next_completion_event() {
+  if (!driver_) return next_event(true);
+  const InUse in_use(*this);
+  if (!in_use.status().ok()) return in_use.status();
+  AsyncEvent event;
+  return driver_->completion_events().pop(event) ? std::optional(event) : std::nullopt;
+}
+
+int Hca::async_event_fd() { return driver_ ? driver_->async_events().fd() : -1; }
+
+int Hca::completion_event_fd() { return driver_ ? driver_->completion_events().fd() : -1; }
+
+}  // namespace softhca

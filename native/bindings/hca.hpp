@@ -1,0 +1,104 @@
+// What a `Device` holds: an adapter, and the driver that runs it in real time. Without a driver it
+// is a simulated one, and its time is what it was last told.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "driver/driver.hpp"
+#include "driver/fork_generation.hpp"
+#include "driver/guarded_adapter.hpp"
+#include "driver/open_device.hpp"
+
+namespace softhca {
+
+class Hca {
+ public:
+  explicit Hca(AdapterConfig config);
+  explicit Hca(OpenedDevice device);
+  ~Hca();
+  Hca(const Hca&) = delete;
+  Hca& operator=(const Hca&) = delete;
+
+  // Calls `verb(adapter)` or `verb(adapter, now_ns)`, which returns a Status or a Result, under the
+  // lock and without the GIL. What it wants sent is sent.
+  template <class Verb>
+  auto call(Verb&& verb) {
+    auto timed = [&](Adapter& adapter, std::uint64_t now_ns) {
+      if constexpr (std::is_invocable_v<Verb, Adapter&>) {
+        return verb(adapter);
+      } else {
+        return verb(adapter, now_ns);
+      }
+    };
+    using Outcome = decltype(timed(std::declval<Adapter&>(), std::uint64_t{0}));
+    const nanobind::gil_scoped_release release;
+    const InUse in_use(*this);
+    if (!in_use.status().ok()) return Outcome(in_use.status());
+    if (driver_) return driver_->with_adapter(timed);
+    const std::lock_guard lock(guarded_->mutex);
+    return timed(guarded_->adapter, now_ns_);
+  }
+
+  // The same at a time that the caller sets; for simulation only.
+  template <class Verb>
+  auto call_at(std::uint64_t now_ns, Verb&& verb) {
+    return call([&](Adapter& adapter, std::uint64_t) {
+      using Outcome = decltype(verb(adapter, now_ns));
+      if (driver_) return Outcome(refuse(EINVAL, "now_ns", now_ns, "this device keeps real time"));
+      now_ns_ = now_ns;
+      return verb(adapter, now_ns);
+    });
+  }
+
+  // Polls a CQ; one that is empty makes progress first.
+  Result<std::size_t> poll(std::uint32_t cq, std::span<Completion> out);
+
+  Result<std::optional<AsyncEvent>> next_async_event();
+  Result<std::optional<AsyncEvent>> next_completion_event();
+  // Descriptors that are readable while there is an event of the kind; -1 in a simulation.
+  int async_event_fd();
+  int completion_event_fd();
+
+  // Waits for calls under way in other threads, then stops the driver. Idempotent.
+  void close();
+
+  Driver* driver() { return driver_.get(); }
+
+ private:
+  // Counts a call, so that close() does not pull the driver from under it.
+  class InUse {
+   public:
+    explicit InUse(Hca& hca) : hca_(hca) { hca_.calls_.fetch_add(1); }
+    ~InUse() { hca_.calls_.fetch_sub(1); }
+    InUse(const InUse&) = delete;
+    InUse& operator=(const InUse&) = delete;
+    Status status() const { return hca_.usable(); }
+
+   private:
+    Hca& hca_;
+  };
+
+  Status usable() const;
+  Result<std::optional<AsyncEvent>> next_event(bool is_completion);
+
+  const std::uint64_t fork_generation_ = softhca::fork_generation();
+  std::shared_ptr<GuardedAdapter> guarded_;
+  std::unique_ptr<Driver> driver_;
+  std::uint64_t now_ns_ = 0;          // Simulation; under the lock.
+  std::deque<AsyncEvent> set_aside_;  // Simulation: events of the kind that was not asked for.
+  std::atomic<int> calls_{0};
+  std::atomic<bool> closed_{false};
+};
+
+}  // namespace softhca

@@ -1,0 +1,21 @@
+#include "bindings/module.hpp"
+
+#include "bindings/refusal.hpp"
+
+NB_MODULE(_adapter, module) {
+  using namespace softhca;
+  module.doc() = "The native adapter. Private: `softhca` is the public face of it.";
+  bind_refusal(module);
+  bind_enums(module);
+  bind_attributes(module);
+  bind_work_requests(module);
+  bind_packets(module);
+  bind_buffers(module);
+  HcaClass hca(module, "Hca", "One adapter under its lock, with a driver or without.");
+  bind_device(hca);
+  bind_memory(hca);
+  bind_queues(hca);
+  bind_queue_pairs(hca);
+  bind_completions(module, hca);
+  bind_simulation(module, hca);
+}

@@ -1,0 +1,24 @@
+// What each file of the bindings adds to the module.
+#pragma once
+
+#include "bindings/casters.hpp"
+#include "bindings/hca.hpp"
+
+namespace softhca {
+
+using HcaClass = nb::class_<Hca>;
+
+void bind_enums(nb::module_& module);
+void bind_attributes(nb::module_& module);
+void bind_work_requests(nb::module_& module);
+void bind_packets(nb::module_& module);
+void bind_buffers(nb::module_& module);
+
+void bind_device(HcaClass& hca);
+void bind_memory(HcaClass& hca);
+void bind_queues(HcaClass& hca);
+void bind_queue_pairs(HcaClass& hca);
+void bind_completions(nb::module_& module, HcaClass& hca);
+void bind_simulation(nb::module_& module, HcaClass& hca);
+
+}  // namespace softhca

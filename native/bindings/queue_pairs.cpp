@@ -1,0 +1,65 @@
+#include "bindings/module.hpp"
+#include "bindings/post.hpp"
+#include "bindings/verb.hpp"
+
+namespace softhca {
+namespace {
+
+void bind_posting(HcaClass& hca) {
+  hca.def(
+         "post_send",
+         [](Hca& self, std::uint32_t qpn, nb::handle wrs) {
+           post<SendWr>(
+               self, wrs,
+               [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns) {
+                 return adapter.post_send(qpn, list, posted, now_ns);
+               });
+         },
+         nb::arg("qpn"), nb::arg("wrs"),
+         nb::sig("def post_send(self, qpn: int, wrs: SendWr | Sequence[SendWr]) -> None"))
+      .def(
+          "post_recv",
+          [](Hca& self, std::uint32_t qpn, nb::handle wrs) {
+            post<RecvWr>(
+                self, wrs,
+                [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns) {
+                  return adapter.post_recv(qpn, list, posted, now_ns);
+                });
+          },
+          nb::arg("qpn"), nb::arg("wrs"),
+          nb::sig("def post_recv(self, qpn: int, wrs: RecvWr | Sequence[RecvWr]) -> None"));
+}
+
+}  // namespace
+
+void bind_queue_pairs(HcaClass& hca) {
+  bind_posting(hca);
+  hca.def(
+         "create_qp",
+         [](Hca& self, QpInit& init) {
+           return demand(self.call([&](Adapter& adapter) { return adapter.create_qp(init); }));
+         },
+         nb::arg("init"), "Returns the QPN; `init.cap` becomes what was given.")
+      .def(
+          "modify_qp",
+          [](Hca& self, std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask) {
+            demand(self.call([&](Adapter& adapter, std::uint64_t now_ns) {
+              return adapter.modify_qp(qpn, attr, mask, now_ns);
+            }));
+          },
+          nb::arg("qpn"), nb::arg("attr"), nb::arg("mask"))
+      .def(
+          "query_qp",
+          [](Hca& self, std::uint32_t qpn) {
+            QpInit init;
+            QpAttr attr =
+                demand(self.call([&](Adapter& adapter) { return adapter.query_qp(qpn, init); }));
+            return std::tuple(attr, init);
+          },
+          nb::arg("qpn"))
+      .def("destroy_qp", verb(&Adapter::destroy_qp), nb::arg("qpn"))
+      .def("attach_mcast", verb(&Adapter::attach_mcast), nb::arg("qpn"), nb::arg("gid"))
+      .def("detach_mcast", verb(&Adapter::detach_mcast), nb::arg("qpn"), nb::arg("gid"));
+}
+
+}  // namespace softhca

@@ -1,0 +1,33 @@
+#include "bindings/module.hpp"
+#include "bindings/post.hpp"
+#include "bindings/verb.hpp"
+
+namespace softhca {
+
+void bind_queues(HcaClass& hca) {
+  hca.def("create_cq", verb(&Adapter::create_cq), nb::arg("cqe"))
+      .def("destroy_cq", verb(&Adapter::destroy_cq), nb::arg("cq"))
+      .def("cq_capacity", verb(&Adapter::cq_capacity), nb::arg("cq"))
+      .def("resize_cq", verb(&Adapter::resize_cq), nb::arg("cq"), nb::arg("cqe"))
+      .def("req_notify_cq", verb(&Adapter::req_notify_cq), nb::arg("cq"), nb::arg("flags"))
+      .def("create_srq", verb(&Adapter::create_srq), nb::arg("pd"), nb::arg("attr"),
+           nb::arg("xrcd"), nb::arg("cq"))
+      .def("modify_srq", verb(&Adapter::modify_srq), nb::arg("srq"), nb::arg("attr"),
+           nb::arg("mask"))
+      .def("query_srq", verb(&Adapter::query_srq), nb::arg("srq"))
+      .def("destroy_srq", verb(&Adapter::destroy_srq), nb::arg("srq"))
+      .def("srq_number", verb(&Adapter::srq_number), nb::arg("srq"))
+      .def(
+          "post_srq_recv",
+          [](Hca& self, std::uint32_t srq, nb::handle wrs) {
+            post<RecvWr>(
+                self, wrs,
+                [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns) {
+                  return adapter.post_srq_recv(srq, list, posted, now_ns);
+                });
+          },
+          nb::arg("srq"), nb::arg("wrs"),
+          nb::sig("def post_srq_recv(self, srq: int, wrs: RecvWr | Sequence[RecvWr]) -> None"));
+}
+
+}  // namespace softhca

@@ -1,0 +1,29 @@
+#include "bindings/refusal.hpp"
+
+#include <cstring>
+
+namespace nb = nanobind;
+
+namespace softhca {
+namespace {
+
+// Borrowed for the life of the process: a class of a package is never unloaded.
+PyObject* refusal_class = nullptr;
+
+}  // namespace
+
+void bind_refusal(nb::module_& module) {
+  module.def(
+      "raise_as", [](nb::type_object cls) { refusal_class = cls.release().ptr(); }, nb::arg("cls"),
+      "Names the class whose constructor takes (errno, argument, value, rule, bad_wr).");
+}
+
+void raise_refusal(const Status& status, nb::handle bad_wr) {
+  nb::handle cls = refusal_class != nullptr ? refusal_class : PyExc_OSError;
+  nb::object wr = bad_wr.is_valid() ? nb::borrow(bad_wr) : nb::none();
+  nb::object error = cls(status.error, status.argument, status.value, status.rule, wr);
+  PyErr_SetObject(cls.ptr(), error.ptr());
+  throw nb::python_error();
+}
+
+}  // namespace softhca
