@@ -33,7 +33,9 @@ std::uint32_t icrc_of(const Route& route, ByteView transport);
 // there.
 void append_icrc(const Route& route, ByteSpan transport);
 
-// Checks a datagram that ends in an ICRC. A datagram of fewer than sixteen bytes is never good.
+// Checks a datagram that ends in an ICRC. A datagram of fewer than sixteen bytes is never good, nor
+// is one longer than UDP over IPv4 carries. SOLVE starts from the identification of `route`; for
+// IPv6, which has none, it is STRICT.
 IcrcVerdict check_icrc(const Route& route, ByteView datagram, IcrcLevel level);
 
 }  // namespace softhca

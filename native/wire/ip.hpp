@@ -23,10 +23,12 @@ struct IpUdpView {
   Route route;
   ByteView datagram;  // UDP payload.
   bool dont_fragment = true;
+  // Captures made before a NIC fills it in may lack it. IPv6 has none, which is good.
+  bool header_checksum_good = true;
 };
 
 // Parses an IP packet (first byte is the version nibble). False if it is not UDP, is a fragment, or
-// is cut short.
+// is cut short. Bytes behind the IP packet, as Ethernet's padding, are left out.
 bool parse_ip_udp(ByteView ip_packet, IpUdpView& view);
 
 }  // namespace softhca

@@ -20,6 +20,9 @@ struct Route {
   std::uint8_t traffic_class = 0;  // IPv4 TOS or IPv6 traffic class, ECN bits included.
   std::uint8_t hop_limit = 64;
   std::uint32_t flow_label = 0;  // 20 bits, IPv6 only.
+
+  // The addresses of a route are of one family.
+  bool is_ipv4() const { return destination.is_ipv4(); }
 };
 
 }  // namespace softhca

@@ -1,0 +1,59 @@
+// Chooses the routine once, by what the CPU says of itself.
+#include "wire/crc32.hpp"
+
+#include <array>
+#include <atomic>
+
+#include "wire/crc32_routines.hpp"
+
+namespace softhca {
+namespace {
+
+struct RoutineList {
+  std::array<Crc32Routine, 3> routines{};
+  std::size_t count = 0;
+
+  void add(const char* name, decltype(Crc32Routine::run) run) { routines[count++] = {name, run}; }
+};
+
+RoutineList find_routines() {
+  RoutineList list;
+#if defined(__x86_64__)
+  // The builtin also asks whether the operating system saves the wide registers.
+  __builtin_cpu_init();
+  const bool has_pclmulqdq = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+  if (has_pclmulqdq && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")) {
+    list.add("vpclmulqdq", crc32_by_vpclmulqdq);
+  }
+  if (has_pclmulqdq) list.add("pclmulqdq", crc32_by_pclmulqdq);
+#endif
+  list.add("table", crc32_by_table);
+  return list;
+}
+
+std::uint32_t choose_and_run(std::uint32_t crc, ByteView bytes);
+
+// Constant-initialised, so that a CRC taken before main() or in any thread finds it; whoever calls
+// first replaces it, and two who do so at once store the same.
+std::atomic<decltype(Crc32Routine::run)> chosen{choose_and_run};
+
+std::uint32_t choose_and_run(std::uint32_t crc, ByteView bytes) {
+  const auto run = crc32_routines().front().run;
+  chosen.store(run, std::memory_order_relaxed);
+  return run(crc, bytes);
+}
+
+}  // namespace
+
+std::span<const Crc32Routine> crc32_routines() {
+  static const RoutineList list = find_routines();
+  return std::span(list.routines).first(list.count);
+}
+
+const char* crc32_routine() { return crc32_routines().front().name; }
+
+std::uint32_t crc32(std::uint32_t crc, ByteView bytes) {
+  return chosen.load(std::memory_order_relaxed)(crc, bytes);
+}
+
+}  // namespace softhca

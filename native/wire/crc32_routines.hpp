@@ -1,0 +1,27 @@
+// The routines behind crc32(), for those who compare them: tests and the benchmark.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "wire/bytes.hpp"
+
+namespace softhca {
+
+struct Crc32Routine {
+  const char* name;
+  std::uint32_t (*run)(std::uint32_t crc, ByteView bytes);
+};
+
+// Those that this CPU can run, the fastest first; the last is the table.
+std::span<const Crc32Routine> crc32_routines();
+
+#if defined(__x86_64__)
+// The caller must know that the CPU has PCLMULQDQ and SSE4.1.
+std::uint32_t crc32_by_pclmulqdq(std::uint32_t crc, ByteView bytes);
+
+// The caller must know that the CPU has VPCLMULQDQ and AVX-512F.
+std::uint32_t crc32_by_vpclmulqdq(std::uint32_t crc, ByteView bytes);
+#endif
+
+}  // namespace softhca

@@ -1,0 +1,74 @@
+// Values to bytes; reserved bits are written as zero.
+#include "wire/packet.hpp"
+
+namespace softhca {
+namespace {
+
+void encode_bth(const Bth& bth, std::uint8_t* out) {
+  out[0] = bth.opcode;
+  out[1] = static_cast<std::uint8_t>((bth.solicited ? 0x80 : 0) | (bth.migrated ? 0x40 : 0) |
+                                     (bth.pad_count & 3) << 4 | (bth.version & 0x0f));
+  store_be16(out + 2, bth.pkey);
+  out[4] = static_cast<std::uint8_t>((bth.fecn ? 0x80 : 0) | (bth.becn ? 0x40 : 0));
+  store_be24(out + 5, bth.destination_qpn);
+  out[8] = bth.ack_request ? 0x80 : 0;
+  store_be24(out + 9, bth.psn);
+}
+
+// The AETH leads its word with the syndrome; XRCETH and the QPN of DETH lead theirs with a reserved
+// byte.
+void store_byte_and_be24(std::uint8_t* out, std::uint8_t first, std::uint32_t rest) {
+  out[0] = first;
+  store_be24(out + 1, rest);
+}
+
+}  // namespace
+
+std::size_t encode_headers(const Packet& packet, ByteSpan out) {
+  const OpcodeInfo& info = opcode_info(packet.bth.opcode);
+  encode_bth(packet.bth, out.data());
+  std::uint8_t* at = out.data() + kBthBytes;
+  if (info.has(kHasXrcEth)) {
+    store_byte_and_be24(at, 0, packet.xrc_srqn);
+    at += 4;
+  }
+  if (info.has(kHasDeth)) {
+    store_be32(at, packet.deth.qkey);
+    store_byte_and_be24(at + 4, 0, packet.deth.source_qpn);
+    at += 8;
+  }
+  if (info.has(kHasFeth)) {
+    store_be32(at, static_cast<std::uint32_t>((packet.feth.placement_type & 0x0f) |
+                                              (packet.feth.selectivity & 3) << 4));
+    at += 4;
+  }
+  if (info.has(kHasReth)) {
+    store_be64(at, packet.reth.virtual_address);
+    store_be32(at + 8, packet.reth.rkey);
+    store_be32(at + 12, packet.reth.length);
+    at += 16;
+  }
+  if (info.has(kHasAtomicEth)) {
+    store_be64(at, packet.atomic.virtual_address);
+    store_be32(at + 8, packet.atomic.rkey);
+    store_be64(at + 12, packet.atomic.swap_add);
+    store_be64(at + 20, packet.atomic.compare);
+    at += 28;
+  }
+  if (info.has(kHasAeth)) {
+    store_byte_and_be24(at, packet.aeth.syndrome, packet.aeth.msn);
+    at += 4;
+  }
+  if (info.has(kHasAtomicAckEth)) {
+    store_be64(at, packet.atomic_original);
+    at += 8;
+  }
+  if (info.has(kHasImmDt)) {
+    store_be32(at, packet.immediate);
+    at += 4;
+  }
+  if (info.has(kHasIeth)) store_be32(at, packet.invalidate_rkey);
+  return info.header_bytes;
+}
+
+}  // namespace softhca

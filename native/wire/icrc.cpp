@@ -1,0 +1,140 @@
+#include "wire/icrc.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "wire/crc32.hpp"
+#include "wire/crc32_polynomial.hpp"
+#include "wire/ip.hpp"
+#include "wire/packet.hpp"
+
+namespace softhca {
+namespace {
+
+constexpr std::size_t kIpv4Bytes = 20;
+constexpr std::size_t kIpv6Bytes = 40;
+constexpr std::size_t kUdpBytes = 8;
+constexpr std::size_t kMaxUdpPayloadBytes = 65535 - kIpv4Bytes - kUdpBytes;
+
+// Eight bytes of ones stand for the local route header that RoCE does not have (Annex A17.3.3).
+constexpr std::uint32_t crc_of_absent_lrh() {
+  std::uint32_t state = 0xffffffff;
+  for (int byte = 0; byte < 8; ++byte) {
+    state ^= 0xff;
+    for (int bit = 0; bit < 8; ++bit) state = crc32_polynomial::times_x(state);
+  }
+  return ~state;
+}
+constexpr std::uint32_t kSeed = crc_of_absent_lrh();
+
+// Writes the headers as the ICRC sees them: what switches and routers may change counts as ones.
+std::size_t encode_masked_ip_udp(const Route& route, std::size_t datagram_bytes,
+                                 std::uint8_t* out) {
+  const std::size_t bytes = encode_ip_udp(route, datagram_bytes, {out, kIpv6Bytes + kUdpBytes});
+  if (route.is_ipv4()) {
+    out[1] = 0xff;             // Type of service.
+    out[8] = 0xff;             // Time to live.
+    out[10] = out[11] = 0xff;  // Header checksum.
+  } else {
+    out[0] |= 0x0f;  // Traffic class and flow label.
+    out[1] = out[2] = out[3] = 0xff;
+    out[7] = 0xff;  // Hop limit.
+  }
+  out[bytes - 2] = out[bytes - 1] = 0xff;  // UDP checksum.
+  return bytes;
+}
+
+// The inverse of x^(8 n) for n below 65536, as the product of one entry of each table. With it a
+// difference between two ICRCs is carried back to the bytes that caused it, at any packet length.
+struct InversePowers {
+  std::array<std::uint32_t, 256> by_bytes{};      // x^(-8 i)
+  std::array<std::uint32_t, 256> by_256_bytes{};  // x^(-8 * 256 i)
+};
+
+constexpr InversePowers build_inverse_powers() {
+  InversePowers powers;
+  std::uint32_t power = crc32_polynomial::kOne;
+  for (std::uint32_t& entry : powers.by_bytes) {
+    entry = power;
+    for (int bit = 0; bit < 8; ++bit) power = crc32_polynomial::over_x(power);
+  }
+  const std::uint32_t step = power;
+  power = crc32_polynomial::kOne;
+  for (std::uint32_t& entry : powers.by_256_bytes) {
+    entry = power;
+    power = crc32_polynomial::multiply(power, step);
+  }
+  return powers;
+}
+
+constexpr InversePowers kInversePowers = build_inverse_powers();
+
+// The second word of the IPv4 header (identification, flags, fragment offset) as a CRC register
+// sees it: its first byte is the least significant.
+constexpr std::uint32_t kIdentificationBits = 0x0000ffff;
+constexpr std::uint32_t kDontFragmentBit = 0x00400000;
+
+// The one change of that word which explains `difference` between two ICRCs, when
+// `bytes_behind_word` bytes follow it. A CRC is linear: a changed word, taken as a polynomial, adds
+// itself times x^32 and x^8 for each byte behind it. Every difference has exactly one such word;
+// whether it changes only unknown bits is for the caller to see.
+std::uint32_t changed_word(std::uint32_t difference, std::size_t bytes_behind_word) {
+  const std::size_t shift_bytes = bytes_behind_word + 4;
+  const std::uint32_t inverse = crc32_polynomial::multiply(
+      kInversePowers.by_bytes[shift_bytes % 256], kInversePowers.by_256_bytes[shift_bytes / 256]);
+  return crc32_polynomial::multiply(inverse, difference);
+}
+
+std::uint32_t load_le32(const std::uint8_t* at) { return __builtin_bswap32(load_be32(at)); }
+
+}  // namespace
+
+std::uint32_t icrc_of(const Route& route, ByteView transport) {
+  // The head of the packet is joined to its headers, so that a short packet is one piece.
+  constexpr std::size_t kJoinedBytes = 80;
+  std::array<std::uint8_t, kIpv6Bytes + kUdpBytes + kJoinedBytes> head;
+  const std::size_t header_bytes =
+      encode_masked_ip_udp(route, transport.size() + kIcrcBytes, head.data());
+  const std::size_t joined_bytes = std::min(transport.size(), kJoinedBytes);
+  std::copy_n(transport.data(), joined_bytes, head.data() + header_bytes);
+  head[header_bytes + 4] = 0xff;  // The byte of the BTH that holds FECN and BECN.
+  const std::uint32_t crc = crc32(kSeed, ByteView(head.data(), header_bytes + joined_bytes));
+  if (joined_bytes == transport.size()) return crc;
+  return crc32(crc, transport.subspan(joined_bytes));
+}
+
+void append_icrc(const Route& route, ByteSpan transport) {
+  const std::uint32_t icrc = icrc_of(route, transport);
+  store_be32(transport.data() + transport.size(), __builtin_bswap32(icrc));
+}
+
+IcrcVerdict check_icrc(const Route& route, ByteView datagram, IcrcLevel level) {
+  IcrcVerdict verdict;
+  verdict.identification = route.identification;
+  if (datagram.size() < kBthBytes + kIcrcBytes || datagram.size() > kMaxUdpPayloadBytes) {
+    return verdict;
+  }
+  if (level == IcrcLevel::OFF) {
+    verdict.good = true;
+    return verdict;
+  }
+  const ByteView transport = datagram.first(datagram.size() - kIcrcBytes);
+  const std::uint32_t difference =
+      icrc_of(route, transport) ^ load_le32(transport.data() + transport.size());
+  verdict.good = difference == 0;
+  if (verdict.good || level == IcrcLevel::STRICT || !route.is_ipv4()) return verdict;
+
+  constexpr std::size_t kIpv4BytesBehindWord = kIpv4Bytes - 8;
+  const std::uint32_t change =
+      changed_word(difference, kIpv4BytesBehindWord + kUdpBytes + transport.size());
+  if ((change & ~(kIdentificationBits | kDontFragmentBit)) != 0) return verdict;
+  const auto identification_change =
+      static_cast<std::uint16_t>((change & 0xff) << 8 | (change >> 8 & 0xff));
+  verdict.good = true;
+  verdict.solved = true;
+  verdict.identification = route.identification ^ identification_change;
+  verdict.dont_fragment = (change & kDontFragmentBit) == 0;
+  return verdict;
+}
+
+}  // namespace softhca
