@@ -15,6 +15,7 @@ void Requester::on_response(const Packet& packet) {
   if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
     return;
   }
+  timer_.answered();
   if (packet.info->has(kReadResponse)) {
     on_read_response(packet);
   } else if (packet.info->has(kHasAtomicAckEth)) {

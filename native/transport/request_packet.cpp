@@ -99,7 +99,9 @@ bool Requester::wants_ack(const Plan& plan, bool again) {
   }
   const bool ends_message = !plan.packet.info->has(kFirst | kMiddle);
   ++since_ack_request_;
-  if (ends_message || probing_ || since_ack_request_ >= kAckRequestEvery * 2 ||
+  // A repeated packet that opens the window asks at once: its answer is what ends the retry.
+  const bool opens_window = again && plan.packet.bth.psn == unacked_psn_;
+  if (ends_message || probing_ || opens_window || since_ack_request_ >= kAckRequestEvery * 2 ||
       (again && since_ack_request_ >= kAckRequestEvery)) {
     since_ack_request_ = 0;
     return true;

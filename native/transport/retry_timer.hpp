@@ -18,6 +18,7 @@ class RetryTimer {
  public:
   static constexpr std::uint64_t kSmallestTimeoutNs = 8'000'000;
   static constexpr std::uint64_t kSmallestProbeNs = 1'000'000;
+  static constexpr std::uint64_t kAssumedRoundTripNs = 500'000;
   static constexpr std::uint64_t kLargestProbeNs = 500'000'000;
 
   void configure(std::uint8_t timeout_code, bool probes) {
@@ -51,6 +52,12 @@ class RetryTimer {
     set_probe(now_ns);
   }
 
+  // The peer lives. Until a round trip has been measured without a loss in it, one is assumed.
+  void answered() {
+    if (round_trip_ns_ == 0) {
+      round_trip_ns_ = kAssumedRoundTripNs;
+    }
+  }
   void measured(std::uint64_t round_trip_ns) {
     round_trip_ns_ = round_trip_ns_ == 0 ? std::max<std::uint64_t>(round_trip_ns, 1)
                                          : (7 * round_trip_ns_ + round_trip_ns) / 8;
