@@ -1,4 +1,5 @@
-// Two adapters, a faulty wire between them, and virtual time: the whole transport without a socket or a clock.
+// Two adapters, a faulty wire between them, and virtual time: the whole transport without a socket
+// or a clock.
 #pragma once
 
 #include <array>
@@ -112,7 +113,8 @@ struct Pair {
     return adapter.modify_qp(qpn, attr, mask, now_ns);
   }
 
-  // Moves packets and time until nothing is left to do, or `steps` packets and deadlines have passed.
+  // Moves packets and time until nothing is left to do, or `steps` packets and deadlines have
+  // passed.
   void run(std::uint64_t steps = 1'000'000) {
     while (steps-- > 0 && step()) {
     }
@@ -181,7 +183,8 @@ struct Pair {
         flying.push_back(one);
       }
       if (chance(faults.corrupt_percent)) {
-        one.bytes[random.below(one.bytes.size())] ^= static_cast<std::uint8_t>(1 + random.below(255));
+        one.bytes[random.below(one.bytes.size())] ^=
+            static_cast<std::uint8_t>(1 + random.below(255));
       }
       if (chance(faults.reorder_percent) && !flying.empty()) {
         flying.push_front(one);
