@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "queue/work_request.hpp"
+#include "wire/bytes.hpp"
 #include "wire/route.hpp"
 
 namespace softhca {
