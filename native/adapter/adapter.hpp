@@ -18,7 +18,7 @@
 #include "vocabulary/status.hpp"
 #include "wire/icrc.hpp"
 #include "wire/packet.hpp"
-#include "wire/route.hpp"
+#include "vocabulary/route.hpp"
 
 namespace softhca {
 

@@ -9,8 +9,8 @@
 
 #include <cstring>
 
-#include "wire/bytes.hpp"
-#include "wire/gid.hpp"
+#include "vocabulary/bytes.hpp"
+#include "vocabulary/gid.hpp"
 
 namespace nb = nanobind;
 

@@ -8,7 +8,7 @@
 
 #include "link/link.hpp"
 #include "vocabulary/random.hpp"
-#include "wire/gid.hpp"
+#include "vocabulary/gid.hpp"
 
 namespace softhca {
 

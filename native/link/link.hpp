@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "wire/bytes.hpp"
-#include "wire/route.hpp"
+#include "vocabulary/bytes.hpp"
+#include "vocabulary/route.hpp"
 
 namespace softhca {
 

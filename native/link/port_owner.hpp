@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "wire/gid.hpp"
+#include "vocabulary/gid.hpp"
 
 namespace softhca {
 

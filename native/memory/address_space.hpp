@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "wire/bytes.hpp"
+#include "vocabulary/bytes.hpp"
 
 namespace softhca {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "queue/work_request.hpp"
-#include "wire/bytes.hpp"
-#include "wire/route.hpp"
+#include "vocabulary/bytes.hpp"
+#include "vocabulary/route.hpp"
 
 namespace softhca {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "vocabulary/enums.hpp"
-#include "wire/gid.hpp"
+#include "vocabulary/gid.hpp"
 
 namespace softhca {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "wire/bytes.hpp"
-#include "wire/route.hpp"
+#include "vocabulary/bytes.hpp"
+#include "vocabulary/route.hpp"
 
 namespace softhca {
 

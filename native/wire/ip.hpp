@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "wire/bytes.hpp"
+#include "vocabulary/bytes.hpp"
 #include "wire/packet.hpp"
-#include "wire/route.hpp"
+#include "vocabulary/route.hpp"
 
 namespace softhca {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "wire/bytes.hpp"
+#include "vocabulary/bytes.hpp"
 #include "wire/opcode.hpp"
 
 namespace softhca {

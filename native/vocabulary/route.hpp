@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "wire/gid.hpp"
+#include "vocabulary/gid.hpp"
 
 namespace softhca {
 
