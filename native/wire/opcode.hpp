@@ -37,7 +37,8 @@ enum class Operation : std::uint8_t {
   ATOMIC_WRITE = 0x1d,
 };
 
-// Facts about one opcode. `kKnown` is absent for reserved values.
+// Facts about one opcode. `kKnown` is absent for reserved values. Requests of a single packet
+// (READ, atomics, FLUSH, ATOMIC WRITE) are kOnly; acknowledgements have no position.
 enum OpcodeFlags : std::uint32_t {
   kKnown = 1u << 0,
   kSend = 1u << 1,
