@@ -79,6 +79,9 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
     check_drained();
   } else {
     requester.configure();
+    if ((mask & kQpMaxDestRdAtomic) != 0) {
+      responder.resize_resources();
+    }
   }
   services.schedule(*this);
   return Status::success();

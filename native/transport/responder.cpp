@@ -24,6 +24,14 @@ void Responder::start() {
   next_resource_ = 0;
 }
 
+void Responder::resize_resources() {
+  if (replies_.empty() || qp_.attr.max_dest_rd_atomic > resources_.size()) {
+    resources_.resize(qp_.attr.max_dest_rd_atomic);
+    next_resource_ =
+        resources_.empty() ? 0 : next_resource_ % static_cast<std::uint32_t>(resources_.size());
+  }
+}
+
 // --- execution
 // ----------------------------------------------------------------------------------------------------------
 
@@ -77,7 +85,7 @@ Responder::Step Responder::execute_write(const Packet& packet) {
   }
   if (!packet.payload.empty()) {
     const AccessFault fault =
-        qp_.services.memory.write_remote(qp_.init.pd, write_rkey_, write_address_, packet.payload);
+        qp_.services.memory.write_remote(access_pd_, write_rkey_, write_address_, packet.payload);
     if (!fault.ok()) {
       qp_.count(&Counters::resp_remote_access_errors);
       return refuse_request(NakCode::REMOTE_ACCESS_ERROR, fault);
@@ -101,6 +109,7 @@ Responder::Step Responder::execute_read(const Packet& packet) {
                                  (std::uint64_t{packet.reth.length} + qp_.mtu() - 1) / qp_.mtu());
   resource.address = packet.reth.virtual_address;
   resource.rkey = packet.reth.rkey;
+  resource.pd = access_pd_;
   resource.length = packet.reth.length;
   resource.msn = psn_add(msn_, 1);
   Reply reply;
@@ -118,9 +127,9 @@ Responder::Step Responder::execute_atomic(const Packet& packet) {
   std::uint64_t original = 0;
   const AccessFault fault =
       opcode_operation(packet.bth.opcode) == Operation::COMPARE_SWAP
-          ? memory.compare_swap(qp_.init.pd, atomic.rkey, atomic.virtual_address, atomic.compare,
+          ? memory.compare_swap(access_pd_, atomic.rkey, atomic.virtual_address, atomic.compare,
                                 atomic.swap_add, original)
-          : memory.fetch_add(qp_.init.pd, atomic.rkey, atomic.virtual_address, atomic.swap_add,
+          : memory.fetch_add(access_pd_, atomic.rkey, atomic.virtual_address, atomic.swap_add,
                              original);
   if (!fault.ok()) {
     qp_.count(&Counters::resp_remote_access_errors);

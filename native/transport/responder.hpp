@@ -24,6 +24,8 @@ class Responder {
   void reset();
   // INIT -> RTR: the first PSN and the number of responder resources are known.
   void start();
+  // SQD -> SQD may change the number of responder resources; those in use are kept.
+  void resize_resources();
 
   // A request packet, by service type. `datagram_bytes` is its size from BTH to ICRC.
   void on_reliable(const Packet& packet);
@@ -67,6 +69,7 @@ class Responder {
     std::uint32_t msn = 0;
     std::uint64_t address = 0;
     std::uint32_t rkey = 0;
+    std::uint32_t pd = 0;
     std::uint32_t length = 0;
     std::uint64_t original = 0;  // Atomics: what the address held.
   };
@@ -118,6 +121,9 @@ class Responder {
   bool peer_seen_ = false;
 
   InProgress in_progress_ = InProgress::NOTHING;
+  // Whose regions the request may name: the queue pair's domain, or for XRC that of the SRQ in the
+  // XRCETH.
+  std::uint32_t access_pd_ = 0;
   std::uint64_t write_address_ = 0;
   std::uint32_t write_rkey_ = 0;
   std::uint64_t write_left_ = 0;     // Bytes still to come.

@@ -166,7 +166,7 @@ bool Responder::send_read(ByteSpan buffer, OutgoingPacket& out) {
   if (payload_bytes != 0) {
     // Checked again for every packet: the region may have been deregistered since the request.
     const AccessFault fault =
-        qp_.services.memory.read_remote(qp_.init.pd, resource.rkey, resource.address + offset,
+        qp_.services.memory.read_remote(resource.pd, resource.rkey, resource.address + offset,
                                         buffer.subspan(header_bytes, payload_bytes));
     if (!fault.ok()) {
       replies_.clear();
