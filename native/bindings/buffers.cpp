@@ -46,7 +46,7 @@ void bind_buffers(nb::module_& module) {
       .def_prop_ro("contiguous", &DlpackExport::contiguous)
       .def("release", [](DlpackExport& self) { self.tensor = {}; });
   module.def("buffer_address", &buffer_address, nb::arg("object"),
-             nb::sig("def buffer_address(object: Buffer) -> int"),
+             nb::sig("def buffer_address(object: object) -> int"),
              "Address of a contiguous buffer; it stays only while the caller holds an export.");
 }
 

@@ -9,11 +9,13 @@ namespace softhca {
 namespace {
 
 // Every limit by its name: read for a query, and lowered by tests.
-#define SOFTHCA_LIMITS(X)                                                                         \
-  X(max_pd)                                                                                       \
-  X(max_mr) X(max_cq) X(max_cqe) X(max_qp) X(max_qp_wr) X(max_sge) X(max_inline_data) X(max_srq)  \
-      X(max_srq_wr) X(max_srq_sge) X(max_ah) X(max_xrcd) X(max_qp_rd_atom) X(max_qp_init_rd_atom) \
-          X(max_mcast_grp) X(max_mcast_qp_attach) X(max_mr_size) X(max_msg_sz) X(max_pkeys)       \
+#define SOFTHCA_LIMITS(X)                                                                   \
+  X(max_pd)                                                                                 \
+  X(max_mr)                                                                                 \
+  X(max_cq)                                                                                 \
+  X(max_cqe) X(max_qp) X(max_qp_wr) X(max_sge) X(max_inline_data) X(max_srq) X(max_srq_wr)  \
+      X(max_srq_sge) X(max_ah) X(max_xrcd) X(max_qp_rd_atom) X(max_qp_init_rd_atom)         \
+          X(max_mcast_grp) X(max_mcast_qp_attach) X(max_mr_size) X(max_msg_sz) X(max_pkeys) \
               X(gid_table_len)
 
 nb::dict dict_of(const Limits& limits) {
@@ -24,7 +26,9 @@ nb::dict dict_of(const Limits& limits) {
   return out;
 }
 
-Limits limits_of(const nb::dict& given) {
+using LimitsDict = nb::typed<nb::dict, nb::str, nb::int_>;
+
+Limits limits_of(const LimitsDict& given) {
   Limits limits;
 #define SOFTHCA_FROM_DICT(name) \
   if (given.contains(#name)) limits.name = nb::cast<decltype(limits.name)>(given[#name]);
@@ -68,7 +72,7 @@ void demand_driver(const DriverError& error) {
 
 Hca* open(const std::string& address, const std::string& capture_path, const Rates& send_faults,
           const Rates& receive_faults, std::uint64_t fault_seed, std::uint64_t seed,
-          IcrcLevel icrc_level, const nb::dict& limits) {
+          IcrcLevel icrc_level, const LimitsDict& limits) {
   OpenOptions options;
   options.address = address;
   options.capture_path = capture_path;
@@ -91,7 +95,7 @@ Hca* open(const std::string& address, const std::string& capture_path, const Rat
 void simulate(Hca* self, const std::vector<Gid>& gids, std::uint64_t seed, std::uint8_t active_mtu,
               std::uint64_t node_guid, const std::vector<std::uint16_t>& udp_source_ports,
               IcrcLevel icrc_level, const std::vector<std::uint16_t>& pkeys, bool retry_early,
-              const nb::dict& limits) {
+              const LimitsDict& limits) {
   AdapterConfig config;
   config.node_guid = node_guid;
   config.seed = seed;
@@ -120,12 +124,9 @@ std::optional<std::tuple<EventType, std::uint32_t>> event_of(
 
 nb::dict link_counters(Hca& hca) {
   nb::dict out;
-  if (hca.driver() == nullptr) return out;
-  DriverCounters counters;
-  {
-    const nb::gil_scoped_release release;
-    counters = hca.driver()->counters();
-  }
+  const std::optional<DriverCounters> taken = demand(hca.driver_counters());
+  if (!taken) return out;
+  const DriverCounters& counters = *taken;
   out["sent"] = counters.udp.sent;
   out["received"] = counters.udp.received;
   out["send_refused"] = counters.udp.send_refused;
@@ -189,7 +190,8 @@ void bind_device(HcaClass& hca) {
             return dict_of(demand(self.call([=](Adapter& a) { return a.qp_counters(qpn); })));
           },
           nb::arg("qpn"), nb::sig("def qp_counters(self, qpn: int) -> dict[str, int]"))
-      .def("link_counters", &link_counters, nb::sig("def link_counters(self) -> dict[str, Any]"));
+      .def("link_counters", &link_counters,
+           nb::sig("def link_counters(self) -> dict[str, object]"));
 }
 
 }  // namespace softhca

@@ -73,6 +73,27 @@ Result<std::optional<AsyncEvent>> Hca::next_completion_event() {
   return driver_->completion_events().pop(event) ? std::optional(event) : std::nullopt;
 }
 
+DriverError Hca::join_group(const Gid& group) {
+  const nanobind::gil_scoped_release release;
+  const InUse in_use(*this);
+  if (!driver_) return {};
+  return driver_->join_group(group);
+}
+
+DriverError Hca::leave_group(const Gid& group) {
+  const nanobind::gil_scoped_release release;
+  const InUse in_use(*this);
+  if (!driver_) return {};
+  return driver_->leave_group(group);
+}
+
+Result<std::optional<DriverCounters>> Hca::driver_counters() {
+  const nanobind::gil_scoped_release release;
+  const InUse in_use(*this);
+  if (!in_use.status().ok()) return in_use.status();
+  return driver_ ? std::optional(driver_->counters()) : std::nullopt;
+}
+
 int Hca::async_event_fd() { return driver_ ? driver_->async_events().fd() : -1; }
 
 int Hca::completion_event_fd() { return driver_ ? driver_->completion_events().fd() : -1; }

@@ -70,10 +70,15 @@ class Hca {
   int async_event_fd();
   int completion_event_fd();
 
+  // Membership of the link; nothing to do in a simulation.
+  DriverError join_group(const Gid& group);
+  DriverError leave_group(const Gid& group);
+
+  // Counters of the driver and its links; none in a simulation.
+  Result<std::optional<DriverCounters>> driver_counters();
+
   // Waits for calls under way in other threads, then stops the driver. Idempotent.
   void close();
-
-  Driver* driver() { return driver_.get(); }
 
  private:
   // Counts a call, so that close() does not pull the driver from under it.

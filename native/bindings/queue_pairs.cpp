@@ -30,6 +30,23 @@ void bind_posting(HcaClass& hca) {
           nb::sig("def post_recv(self, qpn: int, wrs: RecvWr | Sequence[RecvWr]) -> None"));
 }
 
+// The queue pair joins in the adapter, and the adapter's address in the network.
+void attach_mcast(Hca& hca, std::uint32_t qpn, const Gid& gid) {
+  demand(hca.call([&](Adapter& adapter) { return adapter.attach_mcast(qpn, gid); }));
+  const DriverError error = hca.join_group(gid);
+  if (error.ok()) return;
+  demand(hca.call([&](Adapter& adapter) { return adapter.detach_mcast(qpn, gid); }));
+  raise_refusal({.error = error.error, .argument = "gid", .rule = error.message.c_str()});
+}
+
+void detach_mcast(Hca& hca, std::uint32_t qpn, const Gid& gid) {
+  demand(hca.call([&](Adapter& adapter) { return adapter.detach_mcast(qpn, gid); }));
+  const DriverError error = hca.leave_group(gid);
+  if (!error.ok()) {
+    raise_refusal({.error = error.error, .argument = "gid", .rule = error.message.c_str()});
+  }
+}
+
 }  // namespace
 
 void bind_queue_pairs(HcaClass& hca) {
@@ -58,8 +75,8 @@ void bind_queue_pairs(HcaClass& hca) {
           },
           nb::arg("qpn"))
       .def("destroy_qp", verb(&Adapter::destroy_qp), nb::arg("qpn"))
-      .def("attach_mcast", verb(&Adapter::attach_mcast), nb::arg("qpn"), nb::arg("gid"))
-      .def("detach_mcast", verb(&Adapter::detach_mcast), nb::arg("qpn"), nb::arg("gid"));
+      .def("attach_mcast", &attach_mcast, nb::arg("qpn"), nb::arg("gid"))
+      .def("detach_mcast", &detach_mcast, nb::arg("qpn"), nb::arg("gid"));
 }
 
 }  // namespace softhca

@@ -1,0 +1,120 @@
+"""RDMA verbs on the real RoCEv2 wire, on any Linux machine: an HCA in software.
+
+`softhca.open()` gives a device; everything else is made from it.
+"""
+
+from softhca.verbs.ah import AH
+from softhca.verbs.attributes import (
+    AHAttr,
+    DeviceAttr,
+    PortAttr,
+    QPAttr,
+    QPCap,
+    QPInitAttr,
+    SRQAttr,
+)
+from softhca.verbs.counters import Counters
+from softhca.verbs.cq import CQ
+from softhca.verbs.device import Device, open
+from softhca.verbs.enums import (
+    Access,
+    AtomicCap,
+    EventType,
+    IcrcLevel,
+    MigState,
+    Mtu,
+    NotifyFlags,
+    PortState,
+    QPAttrMask,
+    QPState,
+    QPType,
+    Reason,
+    SendFlags,
+    SRQAttrMask,
+    WcFlags,
+    WcOpcode,
+    WcStatus,
+    WrOpcode,
+)
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.events import AsyncEvent
+from softhca.verbs.gid import GID
+from softhca.verbs.mr import MR, Sge
+from softhca.verbs.pd import PD
+from softhca.verbs.qp import QP
+from softhca.verbs.qp_info import QP_INFO_BYTES, QPInfo
+from softhca.verbs.remote_memory import RemoteMemory
+from softhca.verbs.srq import SRQ
+from softhca.verbs.wc import WC, CompletionError
+from softhca.verbs.wr import (
+    CmpSwap,
+    FetchAdd,
+    Read,
+    Recv,
+    Send,
+    SendImm,
+    SendInv,
+    SendRequest,
+    Write,
+    WriteImm,
+)
+from softhca.verbs.xrcd import XRCD
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AH",
+    "CQ",
+    "GID",
+    "MR",
+    "PD",
+    "QP",
+    "QP_INFO_BYTES",
+    "SRQ",
+    "WC",
+    "XRCD",
+    "AHAttr",
+    "Access",
+    "AsyncEvent",
+    "AtomicCap",
+    "CmpSwap",
+    "CompletionError",
+    "Counters",
+    "Device",
+    "DeviceAttr",
+    "EventType",
+    "FetchAdd",
+    "IcrcLevel",
+    "MigState",
+    "Mtu",
+    "NotifyFlags",
+    "PortAttr",
+    "PortState",
+    "QPAttr",
+    "QPAttrMask",
+    "QPCap",
+    "QPInfo",
+    "QPInitAttr",
+    "QPState",
+    "QPType",
+    "Read",
+    "Reason",
+    "Recv",
+    "RemoteMemory",
+    "SRQAttr",
+    "SRQAttrMask",
+    "Send",
+    "SendFlags",
+    "SendImm",
+    "SendInv",
+    "SendRequest",
+    "Sge",
+    "VerbsError",
+    "WcFlags",
+    "WcOpcode",
+    "WcStatus",
+    "WrOpcode",
+    "Write",
+    "WriteImm",
+    "open",
+]

@@ -1,0 +1,1244 @@
+"""The native adapter. Private: `softhca` is the public face of it."""
+
+from collections.abc import Sequence
+import enum
+from typing import TypeVar
+
+
+def raise_as(cls: type) -> None:
+    """
+    Names the class whose constructor takes (errno, argument, value, rule, bad_wr).
+    """
+
+class QPType(enum.IntEnum):
+    """Service type of a queue pair."""
+
+    RC = 2
+
+    UC = 3
+
+    UD = 4
+
+    XRC_SEND = 9
+
+    XRC_RECV = 10
+
+class QPState(enum.IntEnum):
+    """State of a queue pair (IBTA 10.3.1)."""
+
+    RESET = 0
+
+    INIT = 1
+
+    RTR = 2
+
+    RTS = 3
+
+    SQD = 4
+
+    SQE = 5
+
+    ERR = 6
+
+class MigState(enum.IntEnum):
+    """Path migration state."""
+
+    MIGRATED = 0
+
+    REARM = 1
+
+    ARMED = 2
+
+class Mtu(enum.IntEnum):
+    """Path MTU code."""
+
+    MTU_256 = 1
+
+    MTU_512 = 2
+
+    MTU_1024 = 3
+
+    MTU_2048 = 4
+
+    MTU_4096 = 5
+
+class WrOpcode(enum.IntEnum):
+    """Operation of a work request."""
+
+    RDMA_WRITE = 0
+
+    RDMA_WRITE_WITH_IMM = 1
+
+    SEND = 2
+
+    SEND_WITH_IMM = 3
+
+    RDMA_READ = 4
+
+    ATOMIC_CMP_AND_SWP = 5
+
+    ATOMIC_FETCH_AND_ADD = 6
+
+    LOCAL_INV = 7
+
+    BIND_MW = 8
+
+    SEND_WITH_INV = 9
+
+class SendFlags(enum.IntFlag):
+    """Flags of a send work request."""
+
+    FENCE = 1
+
+    SIGNALED = 2
+
+    SOLICITED = 4
+
+    INLINE = 8
+
+class WcStatus(enum.IntEnum):
+    """Status of a completion."""
+
+    SUCCESS = 0
+
+    LOC_LEN_ERR = 1
+
+    LOC_QP_OP_ERR = 2
+
+    LOC_EEC_OP_ERR = 3
+
+    LOC_PROT_ERR = 4
+
+    WR_FLUSH_ERR = 5
+
+    MW_BIND_ERR = 6
+
+    BAD_RESP_ERR = 7
+
+    LOC_ACCESS_ERR = 8
+
+    REM_INV_REQ_ERR = 9
+
+    REM_ACCESS_ERR = 10
+
+    REM_OP_ERR = 11
+
+    RETRY_EXC_ERR = 12
+
+    RNR_RETRY_EXC_ERR = 13
+
+    LOC_RDD_VIOL_ERR = 14
+
+    REM_INV_RD_REQ_ERR = 15
+
+    REM_ABORT_ERR = 16
+
+    INV_EECN_ERR = 17
+
+    INV_EEC_STATE_ERR = 18
+
+    FATAL_ERR = 19
+
+    RESP_TIMEOUT_ERR = 20
+
+    GENERAL_ERR = 21
+
+class WcOpcode(enum.IntEnum):
+    """Operation that a completion reports."""
+
+    SEND = 0
+
+    RDMA_WRITE = 1
+
+    RDMA_READ = 2
+
+    COMP_SWAP = 3
+
+    FETCH_ADD = 4
+
+    BIND_MW = 5
+
+    LOCAL_INV = 6
+
+    RECV = 128
+
+    RECV_RDMA_WITH_IMM = 129
+
+class WcFlags(enum.IntFlag):
+    """What a completion carries."""
+
+    GRH = 1
+
+    WITH_IMM = 2
+
+    WITH_INV = 8
+
+class Reason(enum.IntEnum):
+    """Why a work request or packet failed."""
+
+    NONE = 0
+
+    UNKNOWN_KEY = 1
+
+    OTHER_PD = 2
+
+    OUT_OF_BOUNDS = 3
+
+    MISSING_RIGHT = 4
+
+    QP_MISSING_RIGHT = 5
+
+    MISALIGNED = 6
+
+    TOO_LONG = 7
+
+    BAD_LENGTH = 8
+
+    BAD_SEQUENCE = 9
+
+    UNSUPPORTED = 10
+
+    TOO_MANY_READS = 11
+
+    REFUSED_INVALIDATE = 12
+
+    RETRIES_EXHAUSTED = 13
+
+    RNR_EXHAUSTED = 14
+
+    NAK_INVALID_REQUEST = 15
+
+    NAK_ACCESS = 16
+
+    NAK_OPERATIONAL = 17
+
+    BAD_RESPONSE = 18
+
+    FLUSHED = 19
+
+    BAD_ADDRESS_HANDLE = 20
+
+    MEMORY_GONE = 21
+
+    BAD_SRQ = 22
+
+    CQ_OVERRUN = 23
+
+    LOCAL_RECEIVE_BUFFER = 24
+
+def reason_text(reason: Reason) -> str:
+    """A clause that says the reason."""
+
+class Access(enum.IntFlag):
+    """Rights that a memory region, window or queue pair gives."""
+
+    LOCAL_WRITE = 1
+
+    REMOTE_WRITE = 2
+
+    REMOTE_READ = 4
+
+    REMOTE_ATOMIC = 8
+
+    MW_BIND = 16
+
+    ZERO_BASED = 32
+
+    ON_DEMAND = 64
+
+    HUGETLB = 128
+
+    FLUSH_GLOBAL = 256
+
+    FLUSH_PERSISTENT = 512
+
+    RELAXED_ORDERING = 1048576
+
+class QPAttrMask(enum.IntFlag):
+    """Which attributes a modify changes."""
+
+    STATE = 1
+
+    CUR_STATE = 2
+
+    EN_SQD_ASYNC_NOTIFY = 4
+
+    ACCESS_FLAGS = 8
+
+    PKEY_INDEX = 16
+
+    PORT = 32
+
+    QKEY = 64
+
+    AV = 128
+
+    PATH_MTU = 256
+
+    TIMEOUT = 512
+
+    RETRY_CNT = 1024
+
+    RNR_RETRY = 2048
+
+    RQ_PSN = 4096
+
+    MAX_QP_RD_ATOMIC = 8192
+
+    ALT_PATH = 16384
+
+    MIN_RNR_TIMER = 32768
+
+    SQ_PSN = 65536
+
+    MAX_DEST_RD_ATOMIC = 131072
+
+    PATH_MIG_STATE = 262144
+
+    CAP = 524288
+
+    DEST_QPN = 1048576
+
+class SRQAttrMask(enum.IntFlag):
+    """Which attributes of an SRQ a modify changes."""
+
+    MAX_WR = 1
+
+    LIMIT = 2
+
+class EventType(enum.IntEnum):
+    """Kind of an asynchronous event."""
+
+    CQ_ERR = 0
+
+    QP_FATAL = 1
+
+    QP_REQ_ERR = 2
+
+    QP_ACCESS_ERR = 3
+
+    COMM_EST = 4
+
+    SQ_DRAINED = 5
+
+    PATH_MIG = 6
+
+    PATH_MIG_ERR = 7
+
+    DEVICE_FATAL = 8
+
+    PORT_ACTIVE = 9
+
+    PORT_ERR = 10
+
+    LID_CHANGE = 11
+
+    PKEY_CHANGE = 12
+
+    SM_CHANGE = 13
+
+    SRQ_ERR = 14
+
+    SRQ_LIMIT_REACHED = 15
+
+    QP_LAST_WQE_REACHED = 16
+
+    CLIENT_REREGISTER = 17
+
+    GID_CHANGE = 18
+
+class AhAttr:
+    def __init__(self) -> None: ...
+
+    @property
+    def is_global(self) -> bool: ...
+
+    @is_global.setter
+    def is_global(self, arg: bool, /) -> None: ...
+
+    @property
+    def dgid(self) -> bytes: ...
+
+    @dgid.setter
+    def dgid(self, arg: bytes, /) -> None: ...
+
+    @property
+    def sgid_index(self) -> int: ...
+
+    @sgid_index.setter
+    def sgid_index(self, arg: int, /) -> None: ...
+
+    @property
+    def flow_label(self) -> int: ...
+
+    @flow_label.setter
+    def flow_label(self, arg: int, /) -> None: ...
+
+    @property
+    def hop_limit(self) -> int: ...
+
+    @hop_limit.setter
+    def hop_limit(self, arg: int, /) -> None: ...
+
+    @property
+    def traffic_class(self) -> int: ...
+
+    @traffic_class.setter
+    def traffic_class(self, arg: int, /) -> None: ...
+
+    @property
+    def sl(self) -> int: ...
+
+    @sl.setter
+    def sl(self, arg: int, /) -> None: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @port.setter
+    def port(self, arg: int, /) -> None: ...
+
+class QpCap:
+    def __init__(self) -> None: ...
+
+    @property
+    def max_send_wr(self) -> int: ...
+
+    @max_send_wr.setter
+    def max_send_wr(self, arg: int, /) -> None: ...
+
+    @property
+    def max_recv_wr(self) -> int: ...
+
+    @max_recv_wr.setter
+    def max_recv_wr(self, arg: int, /) -> None: ...
+
+    @property
+    def max_send_sge(self) -> int: ...
+
+    @max_send_sge.setter
+    def max_send_sge(self, arg: int, /) -> None: ...
+
+    @property
+    def max_recv_sge(self) -> int: ...
+
+    @max_recv_sge.setter
+    def max_recv_sge(self, arg: int, /) -> None: ...
+
+    @property
+    def max_inline_data(self) -> int: ...
+
+    @max_inline_data.setter
+    def max_inline_data(self, arg: int, /) -> None: ...
+
+class QpInit:
+    def __init__(self) -> None: ...
+
+    @property
+    def type(self) -> QPType: ...
+
+    @type.setter
+    def type(self, arg: QPType, /) -> None: ...
+
+    @property
+    def pd(self) -> int: ...
+
+    @pd.setter
+    def pd(self, arg: int, /) -> None: ...
+
+    @property
+    def send_cq(self) -> int: ...
+
+    @send_cq.setter
+    def send_cq(self, arg: int, /) -> None: ...
+
+    @property
+    def recv_cq(self) -> int: ...
+
+    @recv_cq.setter
+    def recv_cq(self, arg: int, /) -> None: ...
+
+    @property
+    def srq(self) -> int: ...
+
+    @srq.setter
+    def srq(self, arg: int, /) -> None: ...
+
+    @property
+    def xrcd(self) -> int: ...
+
+    @xrcd.setter
+    def xrcd(self, arg: int, /) -> None: ...
+
+    @property
+    def sq_sig_all(self) -> bool: ...
+
+    @sq_sig_all.setter
+    def sq_sig_all(self, arg: bool, /) -> None: ...
+
+    @property
+    def cap(self) -> QpCap: ...
+
+    @cap.setter
+    def cap(self, arg: QpCap, /) -> None: ...
+
+class QpAttr:
+    def __init__(self) -> None: ...
+
+    @property
+    def qp_state(self) -> QPState: ...
+
+    @qp_state.setter
+    def qp_state(self, arg: QPState, /) -> None: ...
+
+    @property
+    def cur_qp_state(self) -> QPState: ...
+
+    @cur_qp_state.setter
+    def cur_qp_state(self, arg: QPState, /) -> None: ...
+
+    @property
+    def path_mtu(self) -> int: ...
+
+    @path_mtu.setter
+    def path_mtu(self, arg: int, /) -> None: ...
+
+    @property
+    def path_mig_state(self) -> MigState: ...
+
+    @path_mig_state.setter
+    def path_mig_state(self, arg: MigState, /) -> None: ...
+
+    @property
+    def qkey(self) -> int: ...
+
+    @qkey.setter
+    def qkey(self, arg: int, /) -> None: ...
+
+    @property
+    def rq_psn(self) -> int: ...
+
+    @rq_psn.setter
+    def rq_psn(self, arg: int, /) -> None: ...
+
+    @property
+    def sq_psn(self) -> int: ...
+
+    @sq_psn.setter
+    def sq_psn(self, arg: int, /) -> None: ...
+
+    @property
+    def dest_qp_num(self) -> int: ...
+
+    @dest_qp_num.setter
+    def dest_qp_num(self, arg: int, /) -> None: ...
+
+    @property
+    def qp_access_flags(self) -> int: ...
+
+    @qp_access_flags.setter
+    def qp_access_flags(self, arg: int, /) -> None: ...
+
+    @property
+    def cap(self) -> QpCap: ...
+
+    @cap.setter
+    def cap(self, arg: QpCap, /) -> None: ...
+
+    @property
+    def ah_attr(self) -> AhAttr: ...
+
+    @ah_attr.setter
+    def ah_attr(self, arg: AhAttr, /) -> None: ...
+
+    @property
+    def alt_ah_attr(self) -> AhAttr: ...
+
+    @alt_ah_attr.setter
+    def alt_ah_attr(self, arg: AhAttr, /) -> None: ...
+
+    @property
+    def pkey_index(self) -> int: ...
+
+    @pkey_index.setter
+    def pkey_index(self, arg: int, /) -> None: ...
+
+    @property
+    def alt_pkey_index(self) -> int: ...
+
+    @alt_pkey_index.setter
+    def alt_pkey_index(self, arg: int, /) -> None: ...
+
+    @property
+    def en_sqd_async_notify(self) -> bool: ...
+
+    @en_sqd_async_notify.setter
+    def en_sqd_async_notify(self, arg: bool, /) -> None: ...
+
+    @property
+    def sq_draining(self) -> bool: ...
+
+    @sq_draining.setter
+    def sq_draining(self, arg: bool, /) -> None: ...
+
+    @property
+    def max_rd_atomic(self) -> int: ...
+
+    @max_rd_atomic.setter
+    def max_rd_atomic(self, arg: int, /) -> None: ...
+
+    @property
+    def max_dest_rd_atomic(self) -> int: ...
+
+    @max_dest_rd_atomic.setter
+    def max_dest_rd_atomic(self, arg: int, /) -> None: ...
+
+    @property
+    def min_rnr_timer(self) -> int: ...
+
+    @min_rnr_timer.setter
+    def min_rnr_timer(self, arg: int, /) -> None: ...
+
+    @property
+    def port_num(self) -> int: ...
+
+    @port_num.setter
+    def port_num(self, arg: int, /) -> None: ...
+
+    @property
+    def timeout(self) -> int: ...
+
+    @timeout.setter
+    def timeout(self, arg: int, /) -> None: ...
+
+    @property
+    def retry_cnt(self) -> int: ...
+
+    @retry_cnt.setter
+    def retry_cnt(self, arg: int, /) -> None: ...
+
+    @property
+    def rnr_retry(self) -> int: ...
+
+    @rnr_retry.setter
+    def rnr_retry(self, arg: int, /) -> None: ...
+
+    @property
+    def alt_port_num(self) -> int: ...
+
+    @alt_port_num.setter
+    def alt_port_num(self, arg: int, /) -> None: ...
+
+    @property
+    def alt_timeout(self) -> int: ...
+
+    @alt_timeout.setter
+    def alt_timeout(self, arg: int, /) -> None: ...
+
+class SrqAttr:
+    def __init__(self) -> None: ...
+
+    @property
+    def max_wr(self) -> int: ...
+
+    @max_wr.setter
+    def max_wr(self, arg: int, /) -> None: ...
+
+    @property
+    def max_sge(self) -> int: ...
+
+    @max_sge.setter
+    def max_sge(self, arg: int, /) -> None: ...
+
+    @property
+    def srq_limit(self) -> int: ...
+
+    @srq_limit.setter
+    def srq_limit(self, arg: int, /) -> None: ...
+
+class PortAttr:
+    @property
+    def state(self) -> int: ...
+
+    @property
+    def max_mtu(self) -> int: ...
+
+    @property
+    def active_mtu(self) -> int: ...
+
+    @property
+    def gid_tbl_len(self) -> int: ...
+
+    @property
+    def pkey_tbl_len(self) -> int: ...
+
+    @property
+    def max_msg_sz(self) -> int: ...
+
+    @property
+    def bad_pkey_cntr(self) -> int: ...
+
+    @property
+    def qkey_viol_cntr(self) -> int: ...
+
+class MrInfo:
+    @property
+    def handle(self) -> int: ...
+
+    @property
+    def lkey(self) -> int: ...
+
+    @property
+    def rkey(self) -> int: ...
+
+class SendWr:
+    """A work request for a send queue; immutable."""
+
+    def __init__(self, opcode: WrOpcode, sges: Sequence[tuple[int, int, int]], *, wr_id: int = 0, send_flags: int = 0, immediate: int = 0, invalidate_rkey: int = 0, remote_address: int = 0, rkey: int = 0, compare_add: int = 0, swap: int = 0, ah: int = 0, remote_qpn: int = 0, remote_qkey: int = 0, xrc_srqn: int = 0) -> None: ...
+
+    @property
+    def wr_id(self) -> int: ...
+
+    @property
+    def opcode(self) -> WrOpcode: ...
+
+    @property
+    def send_flags(self) -> SendFlags: ...
+
+    @property
+    def immediate(self) -> int: ...
+
+    @property
+    def invalidate_rkey(self) -> int: ...
+
+    @property
+    def remote_address(self) -> int: ...
+
+    @property
+    def rkey(self) -> int: ...
+
+    @property
+    def compare_add(self) -> int: ...
+
+    @property
+    def swap(self) -> int: ...
+
+    @property
+    def remote_qpn(self) -> int: ...
+
+    @property
+    def remote_qkey(self) -> int: ...
+
+    @property
+    def xrc_srqn(self) -> int: ...
+
+class RecvWr:
+    """A work request for a receive queue; immutable."""
+
+    def __init__(self, sges: Sequence[tuple[int, int, int]], *, wr_id: int = 0) -> None: ...
+
+    @property
+    def wr_id(self) -> int: ...
+
+class Route:
+    """The IP and UDP headers around a datagram."""
+
+    def __init__(self, source: bytes, destination: bytes, *, udp_source_port: int = 49152, identification: int = 0, traffic_class: int = 0, hop_limit: int = 64, flow_label: int = 0) -> None: ...
+
+    @property
+    def source(self) -> bytes: ...
+
+    @property
+    def destination(self) -> bytes: ...
+
+    @property
+    def udp_source_port(self) -> int: ...
+
+    @property
+    def udp_destination_port(self) -> int: ...
+
+    @property
+    def identification(self) -> int: ...
+
+    @property
+    def traffic_class(self) -> int: ...
+
+    @property
+    def hop_limit(self) -> int: ...
+
+    @property
+    def flow_label(self) -> int: ...
+
+class Packet:
+    """The headers behind UDP, and the payload."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def problem(self) -> str: ...
+
+    @property
+    def opcode_name(self) -> str: ...
+
+    @property
+    def headers(self) -> list[str]: ...
+
+    @property
+    def opcode(self) -> int: ...
+
+    @opcode.setter
+    def opcode(self, arg: int, /) -> None: ...
+
+    @property
+    def solicited(self) -> bool: ...
+
+    @solicited.setter
+    def solicited(self, arg: bool, /) -> None: ...
+
+    @property
+    def migrated(self) -> bool: ...
+
+    @migrated.setter
+    def migrated(self, arg: bool, /) -> None: ...
+
+    @property
+    def pad_count(self) -> int: ...
+
+    @pad_count.setter
+    def pad_count(self, arg: int, /) -> None: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @version.setter
+    def version(self, arg: int, /) -> None: ...
+
+    @property
+    def pkey(self) -> int: ...
+
+    @pkey.setter
+    def pkey(self, arg: int, /) -> None: ...
+
+    @property
+    def fecn(self) -> bool: ...
+
+    @fecn.setter
+    def fecn(self, arg: bool, /) -> None: ...
+
+    @property
+    def becn(self) -> bool: ...
+
+    @becn.setter
+    def becn(self, arg: bool, /) -> None: ...
+
+    @property
+    def destination_qpn(self) -> int: ...
+
+    @destination_qpn.setter
+    def destination_qpn(self, arg: int, /) -> None: ...
+
+    @property
+    def ack_request(self) -> bool: ...
+
+    @ack_request.setter
+    def ack_request(self, arg: bool, /) -> None: ...
+
+    @property
+    def psn(self) -> int: ...
+
+    @psn.setter
+    def psn(self, arg: int, /) -> None: ...
+
+    @property
+    def qkey(self) -> int: ...
+
+    @qkey.setter
+    def qkey(self, arg: int, /) -> None: ...
+
+    @property
+    def source_qpn(self) -> int: ...
+
+    @source_qpn.setter
+    def source_qpn(self, arg: int, /) -> None: ...
+
+    @property
+    def virtual_address(self) -> int: ...
+
+    @virtual_address.setter
+    def virtual_address(self, arg: int, /) -> None: ...
+
+    @property
+    def rkey(self) -> int: ...
+
+    @rkey.setter
+    def rkey(self, arg: int, /) -> None: ...
+
+    @property
+    def dma_length(self) -> int: ...
+
+    @dma_length.setter
+    def dma_length(self, arg: int, /) -> None: ...
+
+    @property
+    def syndrome(self) -> int: ...
+
+    @syndrome.setter
+    def syndrome(self, arg: int, /) -> None: ...
+
+    @property
+    def msn(self) -> int: ...
+
+    @msn.setter
+    def msn(self, arg: int, /) -> None: ...
+
+    @property
+    def atomic_address(self) -> int: ...
+
+    @atomic_address.setter
+    def atomic_address(self, arg: int, /) -> None: ...
+
+    @property
+    def atomic_rkey(self) -> int: ...
+
+    @atomic_rkey.setter
+    def atomic_rkey(self, arg: int, /) -> None: ...
+
+    @property
+    def swap_add(self) -> int: ...
+
+    @swap_add.setter
+    def swap_add(self, arg: int, /) -> None: ...
+
+    @property
+    def compare(self) -> int: ...
+
+    @compare.setter
+    def compare(self, arg: int, /) -> None: ...
+
+    @property
+    def placement_type(self) -> int: ...
+
+    @placement_type.setter
+    def placement_type(self, arg: int, /) -> None: ...
+
+    @property
+    def selectivity(self) -> int: ...
+
+    @selectivity.setter
+    def selectivity(self, arg: int, /) -> None: ...
+
+    @property
+    def atomic_original(self) -> int: ...
+
+    @atomic_original.setter
+    def atomic_original(self, arg: int, /) -> None: ...
+
+    @property
+    def immediate(self) -> int: ...
+
+    @immediate.setter
+    def immediate(self, arg: int, /) -> None: ...
+
+    @property
+    def invalidate_rkey(self) -> int: ...
+
+    @invalidate_rkey.setter
+    def invalidate_rkey(self, arg: int, /) -> None: ...
+
+    @property
+    def xrc_srqn(self) -> int: ...
+
+    @xrc_srqn.setter
+    def xrc_srqn(self, arg: int, /) -> None: ...
+
+    @property
+    def payload(self) -> bytes:
+        """Setting it sets the pad count."""
+
+    @payload.setter
+    def payload(self, arg: bytes, /) -> None: ...
+
+    @staticmethod
+    def decode(datagram: bytes) -> Packet: ...
+
+    def encode(self, route: Route) -> bytes:
+        """The datagram, ICRC included."""
+
+class IcrcLevel(enum.IntEnum):
+    """How much of an ICRC is demanded."""
+
+    STRICT = 0
+
+    SOLVE = 1
+
+    OFF = 2
+
+class IcrcVerdict:
+    @property
+    def good(self) -> bool: ...
+
+    @property
+    def solved(self) -> bool: ...
+
+    @property
+    def identification(self) -> int: ...
+
+    @property
+    def dont_fragment(self) -> bool: ...
+
+def icrc_of(route: Route, transport: bytes) -> int:
+    """ICRC of BTH to pad, without the ICRC itself."""
+
+def check_icrc(route: Route, datagram: bytes, level: IcrcLevel) -> IcrcVerdict:
+    """Checks BTH to ICRC."""
+
+def crc32(bytes: bytes, crc: int = 0) -> int:
+    """CRC-32 of Ethernet, in zlib's convention."""
+
+def crc32_by_table(bytes: bytes, crc: int = 0) -> int:
+    """The same, by tables alone."""
+
+def crc32_routine() -> str:
+    """Name of the routine that crc32 uses on this CPU."""
+
+def encode_ip_udp(route: Route, datagram_bytes: int) -> bytes:
+    """IP and UDP headers for so many bytes."""
+
+def encode_grh(route: Route, datagram_bytes: int) -> bytes:
+    """The 40 bytes in front of a UD payload."""
+
+def parse_ip_udp(packet: bytes) -> tuple[Route, bytes, bool] | None:
+    """(route, datagram, don't fragment) of an IP packet; None if not UDP."""
+
+def opcode_name(opcode: int) -> str: ...
+
+def header_names(opcode: int) -> list[str]: ...
+
+def rnr_delay_ns(timer_code: int) -> int: ...
+
+class DlpackExport:
+    """A CPU tensor that is held through DLPack."""
+
+    def __init__(self, tensor: object) -> None: ...
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def contiguous(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+def buffer_address(object: object) -> int:
+    """
+    Address of a contiguous buffer; it stays only while the caller holds an export.
+    """
+
+class Hca:
+    """One adapter under its lock, with a driver or without."""
+
+    def __init__(self, *, gids: Sequence[bytes], seed: int, active_mtu: int, node_guid: int, udp_source_ports: Sequence[int], icrc_level: IcrcLevel, pkeys: Sequence[int], retry_early: bool, limits: dict[str, int]) -> None:
+        """
+        An adapter without a driver: the caller moves its packets and its time.
+        """
+
+    @staticmethod
+    def open(*, address: str, capture_path: str, send_faults: tuple[float, float, float, float], receive_faults: tuple[float, float, float, float], fault_seed: int, seed: int, icrc_level: IcrcLevel, limits: dict[str, int]) -> Hca:
+        """An adapter on the wire, with a driver of its own."""
+
+    def close(self) -> None: ...
+
+    def next_async_event(self) -> tuple[EventType, int] | None: ...
+
+    def next_completion_event(self) -> tuple[EventType, int] | None: ...
+
+    @property
+    def async_event_fd(self) -> int: ...
+
+    @property
+    def completion_event_fd(self) -> int: ...
+
+    @property
+    def gids(self) -> list[bytes]: ...
+
+    @property
+    def pkeys(self) -> list[int]: ...
+
+    @property
+    def node_guid(self) -> int: ...
+
+    def limits(self) -> dict[str, int]: ...
+
+    def query_port(self) -> PortAttr: ...
+
+    def counters(self) -> dict[str, int]: ...
+
+    def qp_counters(self, qpn: int) -> dict[str, int]: ...
+
+    def link_counters(self) -> dict[str, object]: ...
+
+    def alloc_pd(self) -> int: ...
+
+    def dealloc_pd(self, pd: int) -> None: ...
+
+    def reg_mr(self, pd: int, address: int, length: int, iova: int, access: int) -> MrInfo: ...
+
+    def dereg_mr(self, mr: int) -> None: ...
+
+    def create_ah(self, pd: int, attr: AhAttr) -> int: ...
+
+    def query_ah(self, ah: int) -> AhAttr: ...
+
+    def destroy_ah(self, ah: int) -> None: ...
+
+    def alloc_xrcd(self) -> int: ...
+
+    def dealloc_xrcd(self, xrcd: int) -> None: ...
+
+    def create_cq(self, cqe: int) -> int: ...
+
+    def destroy_cq(self, cq: int) -> None: ...
+
+    def cq_capacity(self, cq: int) -> int: ...
+
+    def resize_cq(self, cq: int, cqe: int) -> None: ...
+
+    def req_notify_cq(self, cq: int, flags: int) -> int: ...
+
+    def create_srq(self, pd: int, attr: SrqAttr, xrcd: int, cq: int) -> int: ...
+
+    def modify_srq(self, srq: int, attr: SrqAttr, mask: int) -> None: ...
+
+    def query_srq(self, srq: int) -> SrqAttr: ...
+
+    def destroy_srq(self, srq: int) -> None: ...
+
+    def srq_number(self, srq: int) -> int: ...
+
+    def post_srq_recv(self, srq: int, wrs: RecvWr | Sequence[RecvWr]) -> None: ...
+
+    def post_send(self, qpn: int, wrs: SendWr | Sequence[SendWr]) -> None: ...
+
+    def post_recv(self, qpn: int, wrs: RecvWr | Sequence[RecvWr]) -> None: ...
+
+    def create_qp(self, init: QpInit) -> int:
+        """Returns the QPN; `init.cap` becomes what was given."""
+
+    def modify_qp(self, qpn: int, attr: QpAttr, mask: int) -> None: ...
+
+    def query_qp(self, qpn: int) -> tuple[QpAttr, QpInit]: ...
+
+    def destroy_qp(self, qpn: int) -> None: ...
+
+    def attach_mcast(self, qpn: int, gid: bytes) -> None: ...
+
+    def detach_mcast(self, qpn: int, gid: bytes) -> None: ...
+
+    def poll_cq(self, cq: int, max: int, cls: type[C]) -> list[C]: ...
+
+    def receive(self, route: Route, datagram: bytes, now_ns: int) -> ReceiveReport: ...
+
+    def next_packet(self, now_ns: int) -> SentPacket | None: ...
+
+    @property
+    def next_deadline_ns(self) -> int | None: ...
+
+    def advance(self, now_ns: int) -> None: ...
+
+class Completion:
+    """One entry of a completion queue; immutable."""
+
+    @property
+    def wr_id(self) -> int: ...
+
+    @property
+    def status(self) -> WcStatus: ...
+
+    @property
+    def opcode(self) -> WcOpcode: ...
+
+    @property
+    def sl(self) -> int: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def wc_flags(self) -> WcFlags: ...
+
+    @property
+    def byte_len(self) -> int: ...
+
+    @property
+    def immediate_or_rkey(self) -> int: ...
+
+    @property
+    def qp_num(self) -> int: ...
+
+    @property
+    def src_qp(self) -> int: ...
+
+    @property
+    def pkey_index(self) -> int: ...
+
+    @property
+    def is_receive(self) -> bool: ...
+
+    @property
+    def solicited(self) -> bool: ...
+
+    @property
+    def reason(self) -> Reason: ...
+
+    @property
+    def by_peer(self) -> bool: ...
+
+    @property
+    def psn(self) -> int: ...
+
+    @property
+    def key(self) -> int: ...
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def timestamp_ns(self) -> int: ...
+
+C = TypeVar("C", bound=Completion)
+
+class ReceiveReport:
+    """What an adapter made of a packet."""
+
+    @property
+    def qpn(self) -> int: ...
+
+    @property
+    def wr_id(self) -> int | None: ...
+
+    @property
+    def verdict(self) -> str: ...
+
+class SentPacket:
+    """A packet that an adapter wants sent."""
+
+    @property
+    def route(self) -> Route: ...
+
+    @property
+    def datagram(self) -> bytes: ...
+
+    @property
+    def qpn(self) -> int: ...
+
+    @property
+    def wr_id(self) -> int | None: ...
+
+    @property
+    def retransmitted(self) -> bool: ...

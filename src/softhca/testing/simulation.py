@@ -1,0 +1,178 @@
+"""Many adapters in one process, in virtual time: the same calls give the same packets."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from softhca import _adapter
+from softhca.verbs.device import Device, icrc_level, mtu_code
+from softhca.verbs.enums import IcrcLevel, Mtu
+from softhca.verbs.gid import GID, GIDLike
+
+
+def open_simulated(
+    gid: GIDLike = "10.0.0.1",
+    *,
+    seed: int = 1,
+    mtu: int = Mtu.MTU_4096,
+    icrc: str | IcrcLevel = "strict",
+    name: str | None = None,
+    retry_early: bool = True,
+    limits: dict[str, int] | None = None,
+) -> Device:
+    """Opens an adapter that has no socket, thread or clock.
+
+    Its packets and its time are moved by a `Wire`, or by hand through `device.adapter`.
+
+    Args:
+        gid: Its address, which need not be one of this machine.
+        seed: Decides queue pair numbers, keys and PSNs.
+        mtu: MTU of its port, in bytes.
+        icrc: As for `softhca.open`.
+        name: As for `softhca.open`.
+        retry_early: Probe for lost tails before the ACK timer runs out.
+        limits: Limits to lower or raise, by their names in `DeviceAttr`.
+    """
+    code = mtu_code(mtu)
+    address = GID(gid)
+    hca = _adapter.Hca(
+        gids=[address.raw],
+        seed=seed,
+        active_mtu=code,
+        node_guid=int.from_bytes(address.raw[8:], "big"),
+        udp_source_ports=[0xC000],
+        icrc_level=icrc_level(icrc),
+        pkeys=[0xFFFF],
+        retry_early=retry_early,
+        limits=limits or {},
+    )
+    return Device(hca, name=name or f"simulated-{address.ip}", mtu=code, seed=seed)
+
+
+@dataclass(order=True)
+class Flying:
+    """A packet on its way; hooks may look at it and change where and when it arrives."""
+
+    arrives_ns: int
+    order: int
+    packet: _adapter.SentPacket = field(compare=False)
+    datagram: bytes = field(compare=False)
+    route: _adapter.Route = field(compare=False)
+
+    @property
+    def decoded(self) -> _adapter.Packet:
+        """The packet, decoded."""
+        return _adapter.Packet.decode(self.datagram)
+
+
+# Takes a packet that was just sent; returns those that shall arrive: itself, none, or more.
+Hook = Callable[[Flying], "list[Flying] | None"]
+
+
+class Wire:
+    """Moves packets between simulated devices, in virtual time.
+
+    Attributes:
+        now_ns: The time, for all devices.
+        delay_ns: How long a packet takes.
+        hook: Called with each packet that is sent. It returns the packets that shall arrive: none
+            loses it. None as a hook passes everything.
+        sent: Every packet that was sent, lost ones included.
+    """
+
+    def __init__(self, *devices: Device, delay_ns: int = 1000, hook: Hook | None = None) -> None:
+        self.now_ns = 0
+        self.delay_ns = delay_ns
+        self.hook = hook
+        self.sent: list[Flying] = []
+        self._devices = {device.gid.raw: device for device in devices}
+        self._flying: list[Flying] = []
+        self._order = itertools.count()
+
+    def add(self, device: Device) -> None:
+        """Connects another device."""
+        self._devices[device.gid.raw] = device
+
+    def run_until(self, done: Callable[[], object], *, within_ns: int = 10_000_000_000) -> None:
+        """Moves packets and time until `done()` is true.
+
+        Raises:
+            AssertionError: If it is not true `within_ns` later, or can never become true because
+                nothing more will happen.
+        """
+        end_ns = self.now_ns + within_ns
+        while True:
+            self._collect()
+            if done():
+                return
+            next_ns = self._next_ns()
+            if next_ns is None:
+                raise AssertionError(f"nothing more happens after {self.now_ns} ns")
+            if next_ns > end_ns:
+                raise AssertionError(f"not done within {within_ns} ns of virtual time")
+            self._advance(next_ns)
+
+    def run_for(self, duration_ns: int) -> None:
+        """Moves packets and time for a span of virtual time."""
+        end_ns = self.now_ns + duration_ns
+        while True:
+            self._collect()
+            next_ns = self._next_ns()
+            if next_ns is None or next_ns > end_ns:
+                break
+            self._advance(next_ns)
+        self.now_ns = end_ns
+
+    def settle(self) -> None:
+        """Moves packets, without letting timers run out, until none is on its way."""
+        self._collect()
+        while self._flying:
+            self._advance(self._flying[0].arrives_ns, timers=False)
+            self._collect()
+
+    def inject(self, datagram: bytes, route: _adapter.Route) -> _adapter.ReceiveReport | None:
+        """Delivers a packet at once, as if somebody had sent it; None if nobody is there."""
+        device = self._devices.get(route.destination)
+        return device.adapter.receive(route, datagram, self.now_ns) if device else None
+
+    def _open_devices(self) -> list[Device]:
+        return [device for device in self._devices.values() if not device.closed]
+
+    def _collect(self) -> None:
+        for device in self._open_devices():
+            while (packet := device.adapter.next_packet(self.now_ns)) is not None:
+                flying = Flying(
+                    self.now_ns + self.delay_ns,
+                    next(self._order),
+                    packet,
+                    packet.datagram,
+                    packet.route,
+                )
+                self.sent.append(flying)
+                arriving = [flying] if self.hook is None else self.hook(flying)
+                for one in arriving or []:
+                    heapq.heappush(self._flying, one)
+
+    def _next_ns(self) -> int | None:
+        deadlines = [
+            deadline
+            for device in self._open_devices()
+            if (deadline := device.adapter.next_deadline_ns) is not None
+        ]
+        if self._flying:
+            deadlines.append(self._flying[0].arrives_ns)
+        return max(self.now_ns, min(deadlines)) if deadlines else None
+
+    def _advance(self, now_ns: int, *, timers: bool = True) -> None:
+        self.now_ns = now_ns
+        while self._flying and self._flying[0].arrives_ns <= now_ns:
+            flying = heapq.heappop(self._flying)
+            device = self._devices.get(flying.route.destination)
+            if device is not None and not device.closed:
+                device.adapter.receive(flying.route, flying.datagram, now_ns)
+        if timers:
+            for device in self._open_devices():
+                device.adapter.advance(now_ns)

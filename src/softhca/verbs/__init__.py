@@ -1,0 +1,1 @@
+"""The objects of the verbs, after ib_verbs.h; `softhca` re-exports what is public."""

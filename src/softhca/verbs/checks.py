@@ -1,0 +1,35 @@
+"""Checks of arguments before they cross into the adapter, so that a refusal names them."""
+
+from __future__ import annotations
+
+import errno
+from operator import index
+from typing import SupportsIndex, TypeVar
+
+from softhca.verbs.errors import VerbsError
+
+T = TypeVar("T")
+
+
+def unsigned(argument: str, value: SupportsIndex, bits: int, most: int | None = None) -> int:
+    """Returns `value` as an integer of `bits` bits.
+
+    Raises:
+        VerbsError: EINVAL, if it is negative or above `most` or what fits the bits.
+        TypeError: If it is no integer.
+    """
+    try:
+        number = index(value)
+    except TypeError:
+        raise TypeError(f"{argument} must be an integer, not {type(value).__name__}") from None
+    limit = (1 << bits) - 1 if most is None else most
+    if not 0 <= number <= limit:
+        raise VerbsError(errno.EINVAL, argument, number, f"must be 0 to {limit}")
+    return number
+
+
+def instance(argument: str, value: object, cls: type[T]) -> T:
+    """Returns `value` if it is an instance of `cls`; TypeError with the argument's name if not."""
+    if not isinstance(value, cls):
+        raise TypeError(f"{argument} must be {cls.__name__}, not {type(value).__name__}")
+    return value

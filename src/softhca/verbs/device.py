@@ -1,0 +1,316 @@
+"""Devices: an adapter, and everything that is made from it."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import random
+import select
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from softhca import _adapter
+from softhca.verbs.attributes import DeviceAttr, PortAttr
+from softhca.verbs.checks import unsigned
+from softhca.verbs.counters import Counters
+from softhca.verbs.cq import CQ
+from softhca.verbs.enums import AtomicCap, IcrcLevel, Mtu, PortState
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.events import CQ_EVENTS, QP_EVENTS, SRQ_EVENTS, AsyncEvent
+from softhca.verbs.gid import GID
+from softhca.verbs.lifetime import VerbsObject
+from softhca.verbs.pd import PD
+from softhca.verbs.xrcd import XRCD
+
+if TYPE_CHECKING:
+    from softhca.verbs.qp import QP
+    from softhca.verbs.srq import SRQ
+
+# What ibv_devinfo shows of who made it: an OUI of nobody, and our version.
+_VENDOR_ID = 0x020000
+_VENDOR_PART_ID = 1
+
+_open_devices: weakref.WeakSet[Device] = weakref.WeakSet()
+
+
+class Device(VerbsObject):
+    """An opened adapter (struct ibv_context). `softhca.open()` makes it.
+
+    Attributes:
+        name: What tools call it.
+        adapter: The native adapter; private to `softhca` and its tests.
+    """
+
+    __slots__ = ("_cqs", "_gid", "_mtu", "_qps", "_random", "_srqs", "max_rd_atomic", "name")
+
+    kind = "device"
+
+    def __init__(
+        self, hca: _adapter.Hca, *, name: str | None, mtu: Mtu | None, seed: int | None
+    ) -> None:
+        self._gid = GID(hca.gids[0])
+        self.name = name if name is not None else f"softhca-{self._gid.ip}"
+        self._random = random.Random(seed)
+        active_mtu = Mtu(hca.query_port().active_mtu)
+        self._mtu = active_mtu if mtu is None else Mtu(min(active_mtu, mtu))
+        limits = hca.limits()
+        self.max_rd_atomic: int = min(limits["max_qp_rd_atom"], limits["max_qp_init_rd_atom"])
+        self._qps: weakref.WeakValueDictionary[int, QP] = weakref.WeakValueDictionary()
+        self._cqs: weakref.WeakValueDictionary[int, CQ] = weakref.WeakValueDictionary()
+        self._srqs: weakref.WeakValueDictionary[int, SRQ] = weakref.WeakValueDictionary()
+        super().__init__(hca)
+        _open_devices.add(self)
+
+    def _destroy(self) -> None:
+        self._hca.close()
+
+    def _forget(self) -> None:
+        if self._inherited():
+            self._hca.close()  # Gives up this process's copies of the descriptors.
+        super()._forget()
+
+    @property
+    def adapter(self) -> _adapter.Hca:
+        """The native adapter, for simulation and tests."""
+        return self._hca
+
+    @property
+    def gid(self) -> GID:
+        """The address that the device was opened with: entry 0 of its GID table."""
+        return self._gid
+
+    @property
+    def active_mtu(self) -> Mtu:
+        """Largest path MTU that the port carries, or that `open` was told to use."""
+        return self._mtu
+
+    def query_device(self) -> DeviceAttr:
+        """Returns what the device is and its limits (ibv_query_device)."""
+        hca = self._hca
+        limits = hca.limits()
+        limits.pop("gid_table_len")
+        return DeviceAttr(
+            fw_ver="0.1.0",
+            node_guid=hca.node_guid,
+            sys_image_guid=hca.node_guid,
+            vendor_id=_VENDOR_ID,
+            vendor_part_id=_VENDOR_PART_ID,
+            hw_ver=1,
+            atomic_cap=AtomicCap.GLOB,
+            phys_port_cnt=1,
+            **limits,
+        )
+
+    def query_port(self, port: int = 1) -> PortAttr:
+        """Returns state and limits of the port (ibv_query_port).
+
+        Raises:
+            VerbsError: EINVAL, if `port` is not 1.
+        """
+        _check_port(port)
+        attr = self._hca.query_port()
+        return PortAttr(
+            state=PortState(attr.state),
+            max_mtu=Mtu(attr.max_mtu),
+            active_mtu=self._mtu,
+            gid_tbl_len=attr.gid_tbl_len,
+            pkey_tbl_len=attr.pkey_tbl_len,
+            max_msg_sz=attr.max_msg_sz,
+            bad_pkey_cntr=attr.bad_pkey_cntr,
+            qkey_viol_cntr=attr.qkey_viol_cntr,
+        )
+
+    def query_gid(self, port: int = 1, index: int = 0) -> GID:
+        """Returns an entry of the GID table (ibv_query_gid); entries not in use are zero.
+
+        Raises:
+            VerbsError: EINVAL, if `port` is not 1 or `index` is beyond the table.
+        """
+        _check_port(port)
+        unsigned("index", index, 32, most=self._hca.query_port().gid_tbl_len - 1)
+        gids = self._hca.gids
+        return GID(gids[index]) if index < len(gids) else GID(bytes(16))
+
+    def query_pkey(self, port: int = 1, index: int = 0) -> int:
+        """Returns an entry of the P_Key table (ibv_query_pkey).
+
+        Raises:
+            VerbsError: EINVAL, if `port` is not 1 or `index` is beyond the table.
+        """
+        _check_port(port)
+        unsigned("index", index, 32, most=self._hca.query_port().pkey_tbl_len - 1)
+        return self._hca.pkeys[index]
+
+    @property
+    def counters(self) -> Counters:
+        """What the whole adapter has counted, under the names of Linux's hw_counters."""
+        return Counters(self._hca.counters())
+
+    @property
+    def link_counters(self) -> dict[str, Any]:
+        """What sockets, capture and injected faults have counted; empty in a simulation."""
+        return self._hca.link_counters()
+
+    def alloc_pd(self) -> PD:
+        """Allocates a protection domain (ibv_alloc_pd); ENOMEM above max_pd."""
+        return PD(self)
+
+    def create_cq(self, cqe: int) -> CQ:
+        """Creates a completion queue for at least `cqe` completions (ibv_create_cq).
+
+        Raises:
+            VerbsError: EINVAL, if `cqe` is 0 or above max_cqe; ENOMEM, above max_cq queues.
+        """
+        return CQ(self, cqe)
+
+    def alloc_xrcd(self) -> XRCD:
+        """Allocates an XRC domain (ibv_open_xrcd); ENOMEM above max_xrcd."""
+        return XRCD(self)
+
+    def poll_async_event(self) -> AsyncEvent | None:
+        """Takes the oldest asynchronous event; None if there is none."""
+        taken = self._hca.next_async_event()
+        if taken is None:
+            return None
+        event_type, number = taken
+        element: QP | CQ | SRQ | int | None = number
+        if event_type in QP_EVENTS:
+            element = self._qps.get(number)
+        elif event_type in CQ_EVENTS:
+            element = self._cqs.get(number)
+        elif event_type in SRQ_EVENTS:
+            element = self._srqs.get(number)
+        return AsyncEvent(event_type, element)
+
+    def get_async_event(self, timeout: float | None = None) -> AsyncEvent:
+        """Waits for an asynchronous event and takes it (ibv_get_async_event).
+
+        Args:
+            timeout: Seconds; None waits for ever.
+
+        Raises:
+            TimeoutError: If none came in time.
+            VerbsError: EOPNOTSUPP, on a simulated device, where nothing happens while one waits.
+        """
+        fd = self._hca.async_event_fd
+        if fd < 0:
+            raise VerbsError(
+                errno.EOPNOTSUPP, "device", None, "is simulated: use poll_async_event()"
+            )
+        poller = select.poll()
+        poller.register(fd, select.POLLIN)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            event = self.poll_async_event()
+            if event is not None:
+                return event
+            left_ms = None if deadline is None else (deadline - time.monotonic()) * 1000
+            if left_ms is not None and left_ms <= 0:
+                raise TimeoutError(f"no asynchronous event within {timeout} s")
+            poller.poll(left_ms)
+
+    def async_event_fileno(self) -> int:
+        """A descriptor that is readable while an asynchronous event waits, for select."""
+        return self._hca.async_event_fd
+
+    def __repr__(self) -> str:
+        return f"<Device {self.name}>"
+
+
+def _check_port(port: int) -> None:
+    if port != 1:
+        raise VerbsError(errno.EINVAL, "port", port, "must be 1, the only port")
+
+
+def mtu_code(mtu: int) -> Mtu:
+    """Returns the code of an MTU that is given as one or in bytes.
+
+    Raises:
+        VerbsError: EINVAL, if it is neither.
+    """
+    by_bytes = {128 << code: code for code in Mtu}
+    try:
+        return Mtu(by_bytes.get(mtu, mtu))
+    except ValueError:
+        raise VerbsError(
+            errno.EINVAL, "mtu", mtu, "must be 256, 512, 1024, 2048 or 4096 bytes"
+        ) from None
+
+
+def icrc_level(icrc: str | IcrcLevel) -> IcrcLevel:
+    """Returns the level of a name: strict, solve or off; EINVAL if there is no such level."""
+    if isinstance(icrc, IcrcLevel):
+        return icrc
+    try:
+        return IcrcLevel[icrc.upper()]
+    except (KeyError, AttributeError):
+        raise VerbsError(errno.EINVAL, "icrc", icrc, "must be strict, solve or off") from None
+
+
+def open(
+    address: str | None = None,
+    *,
+    capture: str | os.PathLike[str] | None = None,
+    faults: Any = None,
+    icrc: str | IcrcLevel = "solve",
+    mtu: int | None = None,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Device:
+    """Opens an adapter of its own on UDP port 4791 of an address.
+
+    Args:
+        address: A local IPv4 or IPv6 address, or the name of an interface; by default a free
+            loopback address, 127.x.y.z, so that every adapter of a machine is a host of its own.
+        capture: File to write all packets to, as pcapng.
+        faults: `softhca.testing.Faults`: a bad network around this adapter.
+        icrc: How much of an ICRC is demanded of peers: "strict", "solve" (IPv4: whatever
+            identification explains it) or "off".
+        mtu: Largest path MTU to use, in bytes; by default what the interface carries.
+        seed: Makes queue pair numbers, keys and PSNs the same on every run; by default they are
+            the system's entropy.
+        name: What tools call the device; by default `softhca-` and its address.
+
+    Raises:
+        VerbsError: EADDRINUSE, if the address or its port is taken, with who holds it;
+            EADDRNOTAVAIL or ENODEV, if it is no address or interface of this machine; EINVAL,
+            for arguments out of range; what opening the capture's file raises.
+    """
+    send_faults, receive_faults, fault_seed = (
+        faults.rates() if faults is not None else (_NO_FAULTS, _NO_FAULTS, 1)
+    )
+    code = None if mtu is None else mtu_code(mtu)
+    try:
+        hca = _adapter.Hca.open(
+            address=address or "",
+            capture_path=os.fspath(capture) if capture is not None else "",
+            send_faults=send_faults,
+            receive_faults=receive_faults,
+            fault_seed=fault_seed,
+            # 0 would take the system's entropy.
+            seed=0 if seed is None else 1 + unsigned("seed", seed, 63),
+            icrc_level=icrc_level(icrc),
+            limits={},
+        )
+    except VerbsError:
+        raise
+    except OSError as error:
+        raise VerbsError(
+            error.errno or errno.EIO, "address", address, str(error.strerror)
+        ) from None
+    return Device(hca, name=name, mtu=code, seed=seed)
+
+
+_NO_FAULTS = (0.0, 0.0, 0.0, 0.0)
+
+
+def _close_all() -> None:
+    """Completes captures and frees ports of devices that the program left open at its end."""
+    for device in list(_open_devices):
+        if not device.closed and not device._inherited():
+            device._hca.close()
+
+
+atexit.register(_close_all)

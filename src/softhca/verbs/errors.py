@@ -1,0 +1,63 @@
+"""How a verb says no."""
+
+from __future__ import annotations
+
+import errno as errno_names
+from typing import Any
+
+from softhca import _adapter
+from softhca.verbs.enums import QPAttrMask, QPState, QPType
+
+# Arguments whose numbers say more as names.
+_NAMED = {"attr_mask": QPAttrMask, "qp_state": QPState, "cur_qp_state": QPState, "qp_type": QPType}
+
+
+class VerbsError(OSError):
+    """A verb refused its arguments, or cannot be done now; nothing was changed.
+
+    Attributes:
+        errno: As libibverbs documents it for the verb.
+        argument: Name of the argument that was refused; empty if it was none of them.
+        value: What the argument was; None where a number says nothing.
+        rule: What the argument must satisfy.
+        bad_wr: The work request that was refused; those before it in the list stay posted.
+    """
+
+    def __init__(
+        self,
+        errno: int,
+        argument: str = "",
+        value: object = None,
+        rule: str = "",
+        bad_wr: Any = None,
+    ) -> None:
+        """Makes the message of its parts, such as `cqe=0: must be 1 to max_cqe (EINVAL)`."""
+        if argument == "device":
+            value = None  # The refusal is about the device itself, not about a number.
+        self.argument = argument
+        self.value = value
+        self.rule = rule
+        self.bad_wr = bad_wr
+        shown = ""
+        if value is not None:
+            named = _NAMED.get(argument)
+            shown = f"={_name_of(named, value)}" if named is not None else f"={value!r}"
+        subject = f"{argument}{shown}: " if argument else ""
+        name = errno_names.errorcode.get(errno, str(errno))
+        super().__init__(errno, f"{subject}{rule} ({name})")
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.errno, self.argument, self.value, self.rule)
+
+
+def _name_of(named: type, value: object) -> str:
+    try:
+        return repr(named(value))
+    except ValueError:
+        return repr(value)
+
+
+_adapter.raise_as(VerbsError)

@@ -1,0 +1,77 @@
+"""GIDs, which in RoCEv2 are IP addresses."""
+
+from __future__ import annotations
+
+import errno
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
+
+from softhca.verbs.errors import VerbsError
+
+_MAPPED = bytes(10) + b"\xff\xff"
+
+
+class GID:
+    """A global identifier: an IPv6 address, or an IPv4 address mapped into ::ffff:0:0/96.
+
+    Immutable, hashable, equal by value. Source: IBTA Annex A17.4.1.
+    """
+
+    __slots__ = ("raw",)
+
+    raw: bytes
+
+    def __init__(self, address: GIDLike) -> None:
+        """Takes an address as text, as an `ipaddress` object, or as its 16 bytes.
+
+        Raises:
+            VerbsError: EINVAL, if it is no address.
+        """
+        object.__setattr__(self, "raw", _raw_of(address))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name}: a GID is immutable")
+
+    @property
+    def ip(self) -> IPv4Address | IPv6Address:
+        """The address, as IPv4 where it is a mapped one."""
+        if self.raw.startswith(_MAPPED):
+            return IPv4Address(self.raw[12:])
+        return IPv6Address(self.raw)
+
+    def __str__(self) -> str:
+        """As the kernel's gids files and ibv_devinfo show it to people: ::ffff:192.0.2.1."""
+        ip = self.ip
+        return f"::ffff:{ip}" if isinstance(ip, IPv4Address) else str(ip)
+
+    def __repr__(self) -> str:
+        return f"GID('{self.ip}')"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GID) and self.raw == other.raw
+
+    def __hash__(self) -> int:
+        return hash(self.raw)
+
+    def __bytes__(self) -> bytes:
+        return self.raw
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GID, (self.raw,)
+
+
+GIDLike = GID | str | bytes | IPv4Address | IPv6Address
+
+
+def _raw_of(address: GIDLike) -> bytes:
+    if isinstance(address, GID):
+        return address.raw
+    if isinstance(address, bytes):
+        if len(address) != 16:
+            raise VerbsError(errno.EINVAL, "gid", address, "must have 16 bytes")
+        return address
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        raise VerbsError(errno.EINVAL, "gid", address, "is no IP address") from None
+    return _MAPPED + ip.packed if isinstance(ip, IPv4Address) else ip.packed

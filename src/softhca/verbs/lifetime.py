@@ -1,0 +1,153 @@
+"""The life of an object: who keeps whom alive, and what closing means.
+
+An object keeps its parents alive; a parent knows its children without keeping them. `close()` is
+idempotent and refuses while there are children; leaving a `with` block closes the children first.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NoReturn, TypeVar, cast
+
+from softhca._adapter import Hca
+from softhca.verbs.errors import VerbsError
+
+_forks = 0
+
+
+def _on_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_on_fork)
+
+
+class _Closed:
+    """Stands where an object's adapter was: whatever is called on it is refused by name."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise VerbsError(errno.EINVAL, self._name, None, "is closed")
+
+
+class VerbsObject:
+    """Something that was opened, allocated, registered or created, and can be closed."""
+
+    __slots__ = ("__weakref__", "_children", "_closed", "_forks", "_hca", "_parents")
+
+    # Name of the object as an argument of verbs: "pd", "send_cq" and the like build on it.
+    kind = "object"
+
+    def __init__(self, hca: Hca, *parents: VerbsObject) -> None:
+        self._hca = hca
+        self._parents = parents
+        self._children: dict[int, weakref.ref[VerbsObject]] = {}
+        self._closed = False
+        self._forks = _forks
+        for parent in parents:
+            parent._children[id(self)] = weakref.ref(self)
+
+    def _destroy(self) -> None:
+        """Gives the adapter's object back; raises what the adapter refuses."""
+        raise NotImplementedError
+
+    @property
+    def closed(self) -> bool:
+        """True once the object is closed; every verb on it is refused from then on."""
+        return self._closed
+
+    def close(self) -> None:
+        """Destroys the object. Does nothing the second time.
+
+        Raises:
+            VerbsError: EBUSY, if objects that were made from it still live; it stays open.
+        """
+        if self._closed:
+            return
+        if self._inherited():
+            self._forget()
+            return
+        children = self._live_children()
+        if children:
+            rule = "is still used by " + ", ".join(sorted(repr(child) for child in children[:4]))
+            if len(children) > 4:
+                rule += f" and {len(children) - 4} more"
+            raise VerbsError(errno.EBUSY, self.kind, None, rule + ": close them first")
+        self._destroy()
+        self._forget()
+
+    def _inherited(self) -> bool:
+        """True in a child of fork(), where the object is the parent's."""
+        return self._forks != _forks
+
+    def _live_children(self) -> list[VerbsObject]:
+        return [child for reference in self._children.values() if (child := reference())]
+
+    def _forget(self) -> None:
+        """Leaves the object closed, without a word to the adapter."""
+        self._closed = True
+        self._hca = cast(Hca, _Closed(self.kind))
+        for parent in self._parents:
+            parent._children.pop(id(self), None)
+        self._parents = ()
+
+    def _close_with_children(self) -> None:
+        for child in reversed(self._live_children()):
+            child._close_with_children()
+        self.close()
+
+    def __enter__(self: V) -> V:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes what was made from the object, the youngest first, and then the object."""
+        self._close_with_children()
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        # An object whose constructor raised has no field of ours.
+        if getattr(self, "_closed", True) or self._inherited():
+            return
+        _warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+        try:
+            self._destroy()
+        except OSError:
+            return  # The device was closed first, or the interpreter is ending.
+        finally:
+            self._forget()
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise TypeError(f"cannot pickle {type(self).__name__}: it belongs to this process")
+
+
+V = TypeVar("V", bound=VerbsObject)
+
+
+def alive(argument: str, value: object, cls: type[V], hca: Hca) -> V:
+    """Returns `value`, an open object of `cls` on the same adapter.
+
+    Raises:
+        TypeError: If it is something else.
+        VerbsError: EINVAL, if it is closed or of another device.
+    """
+    if not isinstance(value, cls):
+        raise TypeError(f"{argument} must be {cls.__name__}, not {type(value).__name__}")
+    if value.closed:
+        raise VerbsError(errno.EINVAL, argument, None, "is closed")
+    if value._hca is not hca:
+        raise VerbsError(errno.EINVAL, argument, None, "belongs to another device")
+    return value

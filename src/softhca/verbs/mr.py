@@ -1,0 +1,193 @@
+"""Memory regions: buffers that an adapter may read and write."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from softhca import _adapter
+from softhca.verbs.enums import Access
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.lifetime import VerbsObject
+from softhca.verbs.remote_memory import RemoteMemory, bounds_of
+
+if TYPE_CHECKING:
+    from softhca.verbs.pd import PD
+
+WRITABLE_ACCESS = (
+    Access.LOCAL_WRITE | Access.REMOTE_READ | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
+)
+READ_ONLY_ACCESS = Access.REMOTE_READ
+_WRITING = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
+_MAX_SGE_BYTES = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sge:
+    """A scatter/gather entry (struct ibv_sge): a range of a local memory region.
+
+    Holds the region, so that it stays registered as long as somebody may post the entry.
+    """
+
+    addr: int
+    length: int
+    lkey: int
+    mr: MR | None = None
+
+    def __repr__(self) -> str:
+        return f"Sge(addr={self.addr:#x}, length={self.length}, lkey={self.lkey:#x})"
+
+
+class _Export(Protocol):
+    def release(self) -> None: ...
+
+
+class MR(VerbsObject):
+    """A memory region (struct ibv_mr). `pd.reg_mr()` makes it.
+
+    `mr[a:b]` is a scatter/gather entry of bytes a to b. The buffer stays exported until the region
+    is deregistered: a bytearray cannot be resized meanwhile, a mapping not be closed.
+
+    Attributes:
+        lkey: Local key.
+        rkey: Remote key; 0 if the region gives no remote right.
+        addr: What the keys call the first byte.
+        length: Bytes.
+        access: The rights it gives.
+        obj: The registered object; None if it was registered by address.
+    """
+
+    __slots__ = ("_address", "_export", "access", "addr", "handle", "length", "lkey", "obj", "rkey")
+
+    kind = "mr"
+
+    def __init__(
+        self,
+        pd: PD,
+        obj: object,
+        export: _Export | None,
+        address: int,
+        length: int,
+        iova: int,
+        access: int,
+    ) -> None:
+        hca = pd._hca
+        if access & Access.ZERO_BASED:
+            iova = 0
+        info = hca.reg_mr(pd.handle, address, length, iova, access)
+        self.handle: int = info.handle
+        self.lkey: int = info.lkey
+        self.rkey: int = info.rkey
+        self.addr = iova
+        self._address = address
+        self.length = length
+        self.access = Access(access)
+        self.obj = obj
+        self._export = export
+        super().__init__(hca, pd)
+
+    def _destroy(self) -> None:
+        self._hca.dereg_mr(self.handle)
+
+    def _forget(self) -> None:
+        super()._forget()
+        if self._export is not None:
+            self._export.release()
+            self._export = None
+        self.obj = None
+
+    def dereg(self) -> None:
+        """Deregisters the region and lets go of the buffer; the same as `close()`."""
+        self.close()
+
+    def __getitem__(self, part: slice) -> Sge:
+        """Returns bytes `part` of the region as a scatter/gather entry.
+
+        Raises:
+            VerbsError: EINVAL, if the part leaves the region, has a step, or is longer than an
+                entry's 32 bits of length.
+        """
+        start, stop = bounds_of(part, self.length)
+        if stop - start > _MAX_SGE_BYTES:
+            raise VerbsError(
+                errno.EINVAL, "length", stop - start, f"must be at most {_MAX_SGE_BYTES}: split it"
+            )
+        return Sge(self.addr + start, stop - start, self.lkey, self)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def remote(self) -> RemoteMemory:
+        """The region as peers name it: send it to them.
+
+        Raises:
+            VerbsError: EINVAL, if the region gives no remote right.
+        """
+        if not self.rkey:
+            raise VerbsError(
+                errno.EINVAL,
+                "access",
+                self.access,
+                "has no remote right: register with Access.REMOTE_READ, REMOTE_WRITE or "
+                "REMOTE_ATOMIC",
+            )
+        return RemoteMemory(self.addr, self.rkey, self.length)
+
+    def __repr__(self) -> str:
+        return f"<MR lkey={self.lkey:#x} addr={self.addr:#x} length={self.length}>"
+
+
+def exported(obj: Any) -> tuple[_Export, int, int, bool]:
+    """Exports the buffer of `obj`: (export to hold, address, bytes, read-only).
+
+    Raises:
+        TypeError: If `obj` has neither the buffer protocol nor DLPack on the CPU.
+        VerbsError: EINVAL, if its bytes are not contiguous.
+    """
+    try:
+        view = memoryview(obj)
+    except TypeError:
+        return _exported_by_dlpack(obj)
+    if not view.c_contiguous:
+        view.release()
+        raise VerbsError(
+            errno.EINVAL,
+            "obj",
+            type(obj).__name__,
+            "is not contiguous: register the array that it is a view of, or a copy",
+        )
+    return view, _adapter.buffer_address(view), view.nbytes, view.readonly
+
+
+def _exported_by_dlpack(obj: Any) -> tuple[_Export, int, int, bool]:
+    if not hasattr(obj, "__dlpack__"):
+        raise TypeError(
+            f"obj must have the buffer protocol or DLPack, which {type(obj).__name__} has not"
+        )
+    export = _adapter.DlpackExport(obj)
+    if not export.contiguous:
+        raise VerbsError(
+            errno.EINVAL, "obj", type(obj).__name__, "is not contiguous: register a contiguous copy"
+        )
+    return export, export.address, export.nbytes, False
+
+
+def register(pd: PD, obj: object, access: int | None) -> MR:
+    """Registers a buffer; see `PD.reg_mr`."""
+    export, address, length, read_only = exported(obj)
+    try:
+        if access is None:
+            access = READ_ONLY_ACCESS if read_only else WRITABLE_ACCESS
+        elif read_only and access & _WRITING:
+            raise VerbsError(
+                errno.EACCES,
+                "obj",
+                type(obj).__name__,
+                "is read-only: register a writable buffer, or without LOCAL_WRITE, REMOTE_WRITE "
+                "and REMOTE_ATOMIC",
+            )
+        return MR(pd, obj, export, address, length, address, access)
+    except BaseException:
+        export.release()
+        raise

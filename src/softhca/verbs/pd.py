@@ -1,0 +1,159 @@
+"""Protection domains."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from softhca.verbs.ah import AH
+from softhca.verbs.attributes import AHAttr
+from softhca.verbs.checks import unsigned
+from softhca.verbs.enums import QPType
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.gid import GIDLike
+from softhca.verbs.lifetime import VerbsObject
+from softhca.verbs.mr import MR, WRITABLE_ACCESS, register
+from softhca.verbs.qp import QP
+from softhca.verbs.srq import SRQ
+
+if TYPE_CHECKING:
+    from softhca.verbs.cq import CQ
+    from softhca.verbs.device import Device
+
+
+class PD(VerbsObject):
+    """A protection domain (struct ibv_pd). `device.alloc_pd()` makes it.
+
+    Queue pairs reach the memory of their own domain only.
+    """
+
+    __slots__ = ("device", "handle")
+
+    kind = "pd"
+
+    def __init__(self, device: Device) -> None:
+        hca = device._hca
+        self.handle: int = hca.alloc_pd()
+        self.device = device
+        super().__init__(hca, device)
+
+    def _destroy(self) -> None:
+        self._hca.dealloc_pd(self.handle)
+
+    def reg_mr(
+        self,
+        obj: object = None,
+        access: int | None = None,
+        *,
+        addr: int | None = None,
+        length: int | None = None,
+        iova: int | None = None,
+    ) -> MR:
+        """Registers memory (ibv_reg_mr).
+
+        Args:
+            obj: Anything with the buffer protocol or DLPack on the CPU: bytearray, memoryview,
+                mmap, NumPy array, torch tensor. It stays exported until `dereg`.
+            access: Rights. By default all of LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE and
+                REMOTE_ATOMIC for a writable buffer, and REMOTE_READ for a read-only one.
+            addr: Instead of `obj`, an address of this process; the caller keeps it mapped.
+            length: Bytes, with `addr`.
+            iova: What the keys call the first byte; by default `addr`, and 0 with ZERO_BASED.
+
+        Raises:
+            VerbsError: EINVAL, for rights that contradict each other, a range that wraps, or a
+                buffer that is not contiguous; EACCES, for a read-only buffer with a right to
+                write; ENOMEM, above max_mr regions.
+            TypeError: If `obj` is no buffer, or not exactly one of `obj` and `addr` is given.
+        """
+        rights = None if access is None else unsigned("access", access, 32)
+        if (obj is None) == (addr is None):
+            raise TypeError("reg_mr() takes a buffer, or addr= and length=")
+        if addr is None:
+            if length is not None or iova is not None:
+                raise TypeError("length= and iova= go with addr=, not with a buffer")
+            return register(self, obj, rights)
+        if length is None:
+            raise VerbsError(errno.EINVAL, "length", None, "must be given with addr")
+        address = unsigned("addr", addr, 64)
+        return MR(
+            self,
+            None,
+            None,
+            address,
+            unsigned("length", length, 64),
+            address if iova is None else unsigned("iova", iova, 64),
+            int(WRITABLE_ACCESS) if rights is None else rights,
+        )
+
+    def create_qp(
+        self,
+        qp_type: QPType,
+        *,
+        send_cq: CQ | None = None,
+        recv_cq: CQ | None = None,
+        srq: SRQ | None = None,
+        max_send_wr: int = 16,
+        max_recv_wr: int = 16,
+        max_send_sge: int = 1,
+        max_recv_sge: int = 1,
+        max_inline_data: int = 0,
+        sq_sig_all: bool = False,
+    ) -> QP:
+        """Creates a queue pair (ibv_create_qp).
+
+        Args:
+            qp_type: RC, UC, UD or XRC_SEND; `xrcd.create_qp()` makes XRC_RECV.
+            send_cq: Where sends complete.
+            recv_cq: Where receives complete; XRC_SEND has none.
+            srq: Take receives from there; the queue pair has then no receive queue of its own.
+            max_send_wr: Send work requests that fit. `qp.init_attr.cap` says what was given.
+            max_recv_wr: Receives that fit.
+            max_send_sge: Entries of a send.
+            max_recv_sge: Entries of a receive.
+            max_inline_data: Bytes that a send may carry inline.
+            sq_sig_all: Every send completes, signaled or not.
+
+        Raises:
+            VerbsError: EINVAL, for sizes above the device's limits or objects of another device;
+                ENOMEM, above max_qp queue pairs; EOPNOTSUPP, for another type.
+        """
+        return QP(
+            self.device,
+            qp_type,
+            pd=self,
+            send_cq=send_cq,
+            recv_cq=recv_cq,
+            srq=srq,
+            max_send_wr=max_send_wr,
+            max_recv_wr=0 if srq is not None or qp_type == QPType.XRC_SEND else max_recv_wr,
+            max_send_sge=max_send_sge,
+            max_recv_sge=max_recv_sge,
+            max_inline_data=max_inline_data,
+            sq_sig_all=sq_sig_all,
+        )
+
+    def create_srq(self, *, max_wr: int, max_sge: int = 1, srq_limit: int = 0) -> SRQ:
+        """Creates a shared receive queue (ibv_create_srq).
+
+        Args:
+            max_wr: Receives that fit.
+            max_sge: Entries of each.
+            srq_limit: Fewer receives than this raise SRQ_LIMIT_REACHED, once; 0 never does.
+
+        Raises:
+            VerbsError: EINVAL, for sizes above the device's limits; ENOMEM, above max_srq.
+        """
+        return SRQ(self, max_wr=max_wr, max_sge=max_sge, srq_limit=srq_limit)
+
+    def create_ah(self, destination: AHAttr | GIDLike) -> AH:
+        """Creates an address handle (ibv_create_ah) to a GID, or with all attributes.
+
+        Raises:
+            VerbsError: EINVAL, for an address of zero or attributes out of range; ENOMEM, above
+                max_ah.
+        """
+        return AH(self, destination)
+
+    def __repr__(self) -> str:
+        return f"<PD {self.handle}>"

@@ -1,0 +1,213 @@
+"""Queue pairs."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from softhca import _adapter
+from softhca.verbs import connection
+from softhca.verbs.attributes import QP_ATTR_MASK, QPAttr, QPCap, QPInitAttr
+from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.counters import Counters
+from softhca.verbs.cq import CQ
+from softhca.verbs.enums import QPState, QPType
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.gid import GID, GIDLike
+from softhca.verbs.lifetime import VerbsObject, alive
+from softhca.verbs.qp_info import QPInfo
+from softhca.verbs.srq import SRQ
+from softhca.verbs.wr import Recv, SendRequest
+
+if TYPE_CHECKING:
+    from softhca.verbs.device import Device
+    from softhca.verbs.pd import PD
+    from softhca.verbs.xrcd import XRCD
+
+
+class QP(VerbsObject):
+    """A queue pair (struct ibv_qp). `pd.create_qp()` and `xrcd.create_qp()` make it.
+
+    Attributes:
+        type: Service type.
+        psn: First PSN that `connect` makes it send; random, by the device's seed.
+    """
+
+    __slots__ = ("_qpn", "device", "psn", "type")
+
+    kind = "qp"
+
+    def __init__(
+        self,
+        device: Device,
+        qp_type: QPType,
+        *,
+        pd: PD | None = None,
+        xrcd: XRCD | None = None,
+        send_cq: CQ | None = None,
+        recv_cq: CQ | None = None,
+        srq: SRQ | None = None,
+        max_send_wr: int = 0,
+        max_recv_wr: int = 0,
+        max_send_sge: int = 1,
+        max_recv_sge: int = 1,
+        max_inline_data: int = 0,
+        sq_sig_all: bool = False,
+    ) -> None:
+        owner: VerbsObject = pd or xrcd or device
+        hca = owner._hca
+        parents = [owner]
+        init = _adapter.QpInit()
+        try:
+            init.type = QPType(qp_type)
+        except ValueError:
+            raise VerbsError(errno.EINVAL, "qp_type", qp_type, "is no service type") from None
+        init.pd = pd.handle if pd is not None else 0
+        init.xrcd = xrcd.handle if xrcd is not None else 0
+        if send_cq is not None:
+            parents.append(alive("send_cq", send_cq, CQ, hca))
+            init.send_cq = send_cq.handle
+        if recv_cq is not None:
+            parents.append(alive("recv_cq", recv_cq, CQ, hca))
+            init.recv_cq = recv_cq.handle
+        if srq is not None:
+            parents.append(alive("srq", srq, SRQ, hca))
+            init.srq = srq.handle
+        cap = _adapter.QpCap()
+        cap.max_send_wr = unsigned("max_send_wr", max_send_wr, 32)
+        cap.max_recv_wr = unsigned("max_recv_wr", max_recv_wr, 32)
+        cap.max_send_sge = unsigned("max_send_sge", max_send_sge, 32)
+        cap.max_recv_sge = unsigned("max_recv_sge", max_recv_sge, 32)
+        cap.max_inline_data = unsigned("max_inline_data", max_inline_data, 32)
+        init.cap = cap
+        init.sq_sig_all = bool(sq_sig_all)
+        self._qpn: int = hca.create_qp(init)
+        self.device = device
+        self.type = init.type
+        self.psn: int = device._random.getrandbits(24)
+        super().__init__(hca, *parents)
+        device._qps[self._qpn] = self
+
+    def _destroy(self) -> None:
+        self._hca.destroy_qp(self._qpn)
+
+    @property
+    def qpn(self) -> int:
+        """Number of the queue pair, 24 bits."""
+        return self._qpn
+
+    @property
+    def state(self) -> QPState:
+        """The state it is in now."""
+        return self._hca.query_qp(self._qpn)[0].qp_state
+
+    @property
+    def init_attr(self) -> QPInitAttr:
+        """How it was made; `cap` is what was really given."""
+        init = self._hca.query_qp(self._qpn)[1]
+        return QPInitAttr(init.type, init.sq_sig_all, QPCap.from_native(init.cap))
+
+    @property
+    def counters(self) -> Counters:
+        """What this queue pair has counted since it was last in RESET."""
+        return Counters(self._hca.qp_counters(self._qpn))
+
+    def query(self) -> QPAttr:
+        """Returns every attribute (ibv_query_qp)."""
+        return QPAttr.from_native(self._hca.query_qp(self._qpn)[0])
+
+    def modify(
+        self, attr: QPAttr | None = None, attr_mask: int | None = None, **attributes: Any
+    ) -> None:
+        """Changes attributes or the state (ibv_modify_qp).
+
+        Either `qp.modify(attr, mask)` with a `QPAttrMask`, or keywords that are fields of `QPAttr`:
+        `qp.modify(qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=0)`.
+
+        Raises:
+            VerbsError: EINVAL, for a transition that does not exist, attributes that it lacks or
+                does not allow (IBTA Vol 1, table 96), or values out of range. Nothing is changed.
+            TypeError: For a keyword that is no attribute.
+        """
+        if attr is None:
+            unknown = sorted(set(attributes) - set(QP_ATTR_MASK))
+            if unknown:
+                raise TypeError(f"{unknown[0]!r} is no attribute that modify() changes")
+            attr = QPAttr(**attributes)
+            attr_mask = 0
+            for name in attributes:
+                attr_mask |= QP_ATTR_MASK[name]
+        elif attributes or attr_mask is None:
+            raise TypeError("modify() takes attr and attr_mask, or keywords")
+        mask = unsigned("attr_mask", attr_mask or 0, 32)
+        self._hca.modify_qp(self._qpn, instance("attr", attr, QPAttr).to_native(mask), mask)
+
+    def info(self, srqn: int = 0) -> QPInfo:
+        """What a peer needs to connect to this queue pair.
+
+        Args:
+            srqn: XRC: shared receive queue that the peer shall name.
+        """
+        return connection.info_of(self, srqn)
+
+    def connect(self, info: QPInfo | None = None, **overrides: Any) -> None:
+        """Brings the queue pair through INIT and RTR to RTS, connected to `info`.
+
+        By default: all remote rights, the smaller path MTU of both ports, timeout 14 (67 ms),
+        retry_cnt 7, rnr_retry 7 (without end), min_rnr_timer 12 (0.64 ms), as many READs and
+        atomics under way as both sides can.
+
+        Args:
+            info: The peer's `qp.info()`; None for UD, which has no peer.
+            **overrides: Attributes of `QPAttr` to use instead, whatever the step they belong to.
+
+        Raises:
+            VerbsError: EINVAL, if the queue pair is not in RESET or `info` is of another type;
+                what `modify` raises besides. It is in RESET again after a refusal.
+        """
+        connection.connect(self, info, overrides)
+
+    def activate(self, qkey: int = connection.DEFAULT_QKEY, **overrides: Any) -> None:
+        """Brings a UD queue pair to RTS.
+
+        Args:
+            qkey: What senders must name.
+            **overrides: As for `connect`.
+        """
+        connection.connect(self, None, {"qkey": qkey, **overrides})
+
+    def post_send(self, wrs: SendRequest | Sequence[SendRequest]) -> None:
+        """Posts a work request, or several in order.
+
+        Raises:
+            VerbsError: ENOMEM, if the queue is full: unsignaled work requests keep their places
+                until a later one completes. EINVAL, if one is malformed or the state does not
+                allow it. `bad_wr` is the one that was refused; those before it stay posted.
+        """
+        self._hca.post_send(self._qpn, wrs)
+
+    def post_recv(self, wrs: Recv | Sequence[Recv]) -> None:
+        """Posts a receive, or several in order.
+
+        Raises:
+            VerbsError: ENOMEM, if the queue is full; EINVAL, in RESET, with an SRQ, or if one has
+                too many entries. `bad_wr` is the one that was refused.
+        """
+        self._hca.post_recv(self._qpn, wrs)
+
+    def attach_mcast(self, group: GIDLike) -> None:
+        """Receives what is sent to a multicast group (ibv_attach_mcast). UD only.
+
+        Raises:
+            VerbsError: EINVAL, if it is no multicast address or the queue pair not of UD; ENOMEM,
+                above the device's limits.
+        """
+        self._hca.attach_mcast(self._qpn, GID(group).raw)
+
+    def detach_mcast(self, group: GIDLike) -> None:
+        """Leaves a group; a queue pair that is still in one cannot be closed."""
+        self._hca.detach_mcast(self._qpn, GID(group).raw)
+
+    def __repr__(self) -> str:
+        return f"<QP {self._qpn:#x} {self.type.name}>"

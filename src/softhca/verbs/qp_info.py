@@ -1,0 +1,85 @@
+"""What two queue pairs must know of each other to connect."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from dataclasses import dataclass
+
+from softhca.verbs.checks import unsigned
+from softhca.verbs.enums import Mtu, QPType
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.gid import GID
+
+# Format 1: version, type, MTU code, read/atomic depth; QPN, PSN, Q_Key, SRQN; GID.
+_LAYOUT = struct.Struct(">BBBBIIII16s")
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class QPInfo:
+    """One side of a connection: `qp.info()` here, `qp.connect()` there.
+
+    Attributes:
+        gid: Where the queue pair is.
+        qpn: Its number.
+        psn: First PSN that it sends.
+        mtu: Largest path MTU that its port carries.
+        qkey: UD: its Q_Key.
+        rd_atomic: READs and atomics that it answers at once.
+        qp_type: Its service type.
+        srqn: XRC: shared receive queue that the peer shall name; whoever sends the info sets it.
+    """
+
+    gid: GID
+    qpn: int
+    psn: int
+    mtu: Mtu
+    qkey: int = 0
+    rd_atomic: int = 16
+    qp_type: QPType = QPType.RC
+    srqn: int = 0
+
+    def to_bytes(self) -> bytes:
+        """Packs into 36 bytes, the same on every machine."""
+        return _LAYOUT.pack(
+            _VERSION,
+            self.qp_type,
+            self.mtu,
+            unsigned("rd_atomic", self.rd_atomic, 8),
+            unsigned("qpn", self.qpn, 24),
+            unsigned("psn", self.psn, 24),
+            unsigned("qkey", self.qkey, 32),
+            unsigned("srqn", self.srqn, 24),
+            self.gid.raw,
+        )
+
+    @classmethod
+    def from_bytes(cls, packed: bytes) -> QPInfo:
+        """Unpacks what `to_bytes` packed.
+
+        Raises:
+            VerbsError: EINVAL, if these are not such bytes.
+        """
+        if len(packed) != _LAYOUT.size:
+            raise VerbsError(errno.EINVAL, "packed", len(packed), f"must be {_LAYOUT.size} bytes")
+        version, qp_type, mtu, rd_atomic, qpn, psn, qkey, srqn, gid = _LAYOUT.unpack(packed)
+        if version != _VERSION:
+            raise VerbsError(errno.EINVAL, "packed", version, f"must be of format {_VERSION}")
+        try:
+            return cls(
+                gid=GID(gid),
+                qpn=qpn,
+                psn=psn,
+                mtu=Mtu(mtu),
+                qkey=qkey,
+                rd_atomic=rd_atomic,
+                qp_type=QPType(qp_type),
+                srqn=srqn,
+            )
+        except ValueError as error:
+            raise VerbsError(errno.EINVAL, "packed", None, str(error)) from None
+
+
+# Bytes of a packed QPInfo, for whoever reads one from a socket.
+QP_INFO_BYTES = _LAYOUT.size

@@ -1,0 +1,87 @@
+"""Completions, as values."""
+
+from __future__ import annotations
+
+import errno
+
+from softhca import _adapter
+from softhca.verbs.enums import Reason, WcFlags, WcStatus
+from softhca.verbs.errors import VerbsError
+
+
+class CompletionError(VerbsError):
+    """A work request completed in error; `wc` says all about it."""
+
+    def __init__(self, wc: WC) -> None:
+        super().__init__(errno.EIO, rule=wc.why)
+        self.wc = wc
+
+    def __reduce__(self) -> tuple[type[VerbsError], tuple[object, ...]]:
+        return VerbsError, (self.errno, self.argument, self.value, self.rule)
+
+
+class WC(_adapter.Completion):
+    """A work completion (struct ibv_wc), immutable.
+
+    Of one in error only wr_id, status, qp_num and what explains the error are defined: `reason`,
+    `by_peer`, and, where an access was refused, `psn`, `key`, `address` and `length`.
+    """
+
+    __slots__ = ()
+
+    @property
+    def ok(self) -> bool:
+        """True if the work request succeeded."""
+        return self.status is WcStatus.SUCCESS
+
+    @property
+    def imm_data(self) -> int | None:
+        """The peer's immediate; None if the message carried none."""
+        return self.immediate_or_rkey if self.wc_flags & WcFlags.WITH_IMM else None
+
+    @property
+    def invalidated_rkey(self) -> int | None:
+        """The key that the peer's SEND invalidated; None if it invalidated none."""
+        return self.immediate_or_rkey if self.wc_flags & WcFlags.WITH_INV else None
+
+    @property
+    def vendor_err(self) -> int:
+        """The number of `reason`."""
+        return int(self.reason)
+
+    @property
+    def why(self) -> str:
+        """A sentence: who refused, what, and for what reason; empty if the work succeeded."""
+        if self.ok:
+            return ""
+        kind = "receive" if self.is_receive else "send"
+        sentence = f"{kind} {self.wr_id:#x} of QP {self.qp_num:#x}: {self.status.name}"
+        if self.reason is not Reason.NONE:
+            text = _adapter.reason_text(self.reason)
+            if self.by_peer and not text.startswith("the peer"):
+                text = f"the peer refused: {text}"
+            sentence += f": {text}"
+        details = []
+        if self.key or self.address or self.length:
+            name = "lkey" if not self.by_peer and not self.is_receive else "key"
+            details.append(f"{name} {self.key:#x}, address {self.address:#x}, {self.length} bytes")
+        if self.reason not in (Reason.NONE, Reason.FLUSHED):
+            details.append(f"PSN {self.psn:#x}")
+        return f"{sentence} ({', '.join(details)})" if details else sentence
+
+    def raise_for_status(self) -> None:
+        """Does nothing if the work request succeeded.
+
+        Raises:
+            CompletionError: EIO, with `why` as its message, if it did not.
+        """
+        if not self.ok:
+            raise CompletionError(self)
+
+    def __repr__(self) -> str:
+        if not self.ok:
+            return f"<WC {self.why}>"
+        return (
+            f"<WC {self.opcode.name} wr_id={self.wr_id:#x} byte_len={self.byte_len} "
+            f"qp_num={self.qp_num:#x}>"
+        )

@@ -1,0 +1,307 @@
+"""Work requests: one class each, immutable, reusable.
+
+Buffers come first: entries of a memory region (`mr[a:b]`), whole regions, or, with `inline=True`,
+whatever has the buffer protocol, which is copied when the work request is made.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from softhca import _adapter
+from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.enums import SendFlags, WrOpcode
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.mr import MR, Sge
+from softhca.verbs.remote_memory import RemoteMemory
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from softhca.verbs.ah import AH
+
+    BufferLike = Sge | MR | Buffer | Iterable[Sge | MR | Buffer]
+
+_Triple = tuple[int, int, int]
+
+_REMOTE = {
+    WrOpcode.RDMA_WRITE,
+    WrOpcode.RDMA_WRITE_WITH_IMM,
+    WrOpcode.RDMA_READ,
+    WrOpcode.ATOMIC_CMP_AND_SWP,
+    WrOpcode.ATOMIC_FETCH_AND_ADD,
+}
+
+
+class Options(TypedDict, total=False):
+    """Keywords that every send work request takes.
+
+    Attributes:
+        wr_id: 64 bits that come back in the completion.
+        signaled: Ask for a completion of success; errors complete in any case.
+        fence: Wait until earlier READs and atomics of the queue pair have completed.
+        solicited: Wake a receiver that waits for solicited completions only.
+        inline: Copy the bytes when posting, so that the buffers are free at once.
+        srqn: XRC: number of the peer's shared receive queue.
+    """
+
+    wr_id: int
+    signaled: bool
+    fence: bool
+    solicited: bool
+    inline: bool
+    srqn: int
+
+
+class SendOptions(Options, total=False):
+    """What SENDs take besides.
+
+    Attributes:
+        ah: UD: where to. It may be destroyed as soon as the work request is posted.
+        remote_qpn: UD: queue pair there; 0xFFFFFF is multicast.
+        remote_qkey: UD: its Q_Key; with the most significant bit set, our queue pair's own.
+    """
+
+    ah: AH
+    remote_qpn: int
+    remote_qkey: int
+
+
+def _entry(buffer: Any, inline: bool) -> tuple[_Triple, object]:
+    """An address, length and lkey, and what keeps them valid."""
+    sge = buffer[:] if isinstance(buffer, MR) else buffer
+    if isinstance(sge, Sge):
+        address = sge.addr
+        if inline and sge.mr is not None:
+            # Inline bytes are read where they lie, whatever the keys call them.
+            address += sge.mr._address - sge.mr.addr
+        return (address, unsigned("length", sge.length, 32), sge.lkey), sge
+    if not inline:
+        raise TypeError(
+            f"a buffer must be an Sge or MR, not {type(buffer).__name__}: register it with "
+            "pd.reg_mr(), or copy it with inline=True"
+        )
+    copied = bytes(memoryview(buffer))
+    return (_adapter.buffer_address(copied), len(copied), 0), copied
+
+
+def _entries(buffers: tuple[Any, ...], inline: bool) -> tuple[list[_Triple], tuple[object, ...]]:
+    flat: list[Any] = []
+    for buffer in buffers:
+        flat.extend(buffer if isinstance(buffer, list | tuple) else (buffer,))
+    pairs = [_entry(buffer, inline) for buffer in flat]
+    return [triple for triple, _ in pairs], tuple(kept for _, kept in pairs)
+
+
+class SendRequest(_adapter.SendWr):
+    """A work request for a send queue. Its fields are read-only."""
+
+    __slots__ = ("_kept", "byte_count")
+
+    def __init__(
+        self,
+        opcode: WrOpcode,
+        buffers: tuple[Any, ...],
+        *,
+        wr_id: int = 0,
+        signaled: bool = False,
+        fence: bool = False,
+        solicited: bool = False,
+        inline: bool = False,
+        srqn: int = 0,
+        ah: AH | None = None,
+        remote_qpn: int = 0,
+        remote_qkey: int = 0,
+        remote: RemoteMemory | None = None,
+        **fields: int,
+    ) -> None:
+        triples, kept = _entries(buffers, inline)
+        byte_count = sum(length for _, length, _ in triples)
+        if opcode in _REMOTE:
+            far = instance("remote", remote, RemoteMemory)
+            if byte_count > far.length:
+                raise VerbsError(
+                    errno.EINVAL, "remote", far, f"must hold the {byte_count} bytes of the buffers"
+                )
+            fields |= {"remote_address": far.addr, "rkey": far.rkey}
+        flags = (
+            (SendFlags.SIGNALED if signaled else 0)
+            | (SendFlags.FENCE if fence else 0)
+            | (SendFlags.SOLICITED if solicited else 0)
+            | (SendFlags.INLINE if inline else 0)
+        )
+        if ah is not None and ah.closed:
+            raise VerbsError(errno.EINVAL, "ah", None, "is closed")
+        super().__init__(
+            opcode,
+            triples,
+            wr_id=unsigned("wr_id", wr_id, 64),
+            send_flags=flags,
+            xrc_srqn=unsigned("srqn", srqn, 24),
+            ah=ah.handle if ah is not None else 0,
+            remote_qpn=unsigned("remote_qpn", remote_qpn, 24),
+            remote_qkey=unsigned("remote_qkey", remote_qkey, 32),
+            **fields,
+        )
+        self._kept = kept
+        self.byte_count = byte_count
+
+    def __repr__(self) -> str:
+        flags = SendFlags(self.send_flags)
+        shown = f", {flags.name}" if flags else ""
+        return f"{type(self).__name__}({self.byte_count} bytes, wr_id={self.wr_id:#x}{shown})"
+
+
+class Send(SendRequest):
+    """SEND: into a receive that the peer posted."""
+
+    __slots__ = ()
+
+    def __init__(self, *buffers: BufferLike, **options: Unpack[SendOptions]) -> None:
+        super().__init__(WrOpcode.SEND, buffers, **options)
+
+
+class SendImm(SendRequest):
+    """SEND that carries 32 bits into the peer's completion."""
+
+    __slots__ = ()
+
+    def __init__(self, *buffers: BufferLike, imm: int, **options: Unpack[SendOptions]) -> None:
+        super().__init__(
+            WrOpcode.SEND_WITH_IMM, buffers, immediate=unsigned("imm", imm, 32), **options
+        )
+
+
+class SendInv(SendRequest):
+    """SEND that invalidates one of the peer's keys."""
+
+    __slots__ = ()
+
+    def __init__(self, *buffers: BufferLike, rkey: int, **options: Unpack[SendOptions]) -> None:
+        super().__init__(
+            WrOpcode.SEND_WITH_INV, buffers, invalidate_rkey=unsigned("rkey", rkey, 32), **options
+        )
+
+
+class Write(SendRequest):
+    """RDMA WRITE: from our buffers into the peer's memory, unseen by its program.
+
+    Raises:
+        VerbsError: EINVAL, if `remote` is shorter than the buffers.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, *buffers: BufferLike, remote: RemoteMemory, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(WrOpcode.RDMA_WRITE, buffers, remote=remote, **options)
+
+
+class WriteImm(SendRequest):
+    """RDMA WRITE that also consumes a receive of the peer, and puts 32 bits into its completion.
+
+    Raises:
+        VerbsError: EINVAL, if `remote` is shorter than the buffers.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, *buffers: BufferLike, remote: RemoteMemory, imm: int, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(
+            WrOpcode.RDMA_WRITE_WITH_IMM,
+            buffers,
+            remote=remote,
+            immediate=unsigned("imm", imm, 32),
+            **options,
+        )
+
+
+class Read(SendRequest):
+    """RDMA READ: from the peer's memory into our buffers.
+
+    Raises:
+        VerbsError: EINVAL, if `remote` is shorter than the buffers.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, *buffers: BufferLike, remote: RemoteMemory, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(WrOpcode.RDMA_READ, buffers, remote=remote, **options)
+
+
+class CmpSwap(SendRequest):
+    """Atomic compare and swap of eight bytes, in the byte order of the machine that holds them.
+
+    What was there before comes into our buffer. `remote` begins at the eight bytes, which must be
+    aligned.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        *buffers: BufferLike,
+        remote: RemoteMemory,
+        compare: int,
+        swap: int,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(
+            WrOpcode.ATOMIC_CMP_AND_SWP,
+            buffers,
+            remote=remote,
+            compare_add=unsigned("compare", compare, 64),
+            swap=unsigned("swap", swap, 64),
+            **options,
+        )
+
+
+class FetchAdd(SendRequest):
+    """Atomic addition to eight bytes, modulo 2^64; a negative `add` subtracts.
+
+    What was there before comes into our buffer. `remote` begins at the eight bytes, which must be
+    aligned.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        *buffers: BufferLike,
+        remote: RemoteMemory,
+        add: int,
+        **options: Unpack[Options],
+    ) -> None:
+        addend = add + (1 << 64) if -(1 << 63) <= add < 0 else add
+        super().__init__(
+            WrOpcode.ATOMIC_FETCH_AND_ADD,
+            buffers,
+            remote=remote,
+            compare_add=unsigned("add", addend, 64),
+            **options,
+        )
+
+
+class Recv(_adapter.RecvWr):
+    """A receive: where the next SEND of the peer goes, in the order of its buffers.
+
+    On UD queue pairs the first 40 bytes are the global routing header.
+    """
+
+    __slots__ = ("_kept", "byte_count")
+
+    def __init__(self, *buffers: Sge | MR | Iterable[Sge | MR], wr_id: int = 0) -> None:
+        triples, kept = _entries(buffers, inline=False)
+        super().__init__(triples, wr_id=unsigned("wr_id", wr_id, 64))
+        self._kept = kept
+        self.byte_count = sum(length for _, length, _ in triples)
+
+    def __repr__(self) -> str:
+        return f"Recv({self.byte_count} bytes, wr_id={self.wr_id:#x})"
