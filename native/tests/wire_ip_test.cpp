@@ -83,6 +83,28 @@ TEST("ip: what was encoded is parsed, IPv4 and IPv6") {
   }
 }
 
+// Expected values: scapy's, for the same frames.
+TEST("ip: the UDP checksum, for captures") {
+  std::array<std::uint8_t, 48> out;
+  const ByteView ipv6_datagram = testing::ip_packet_of(testing::kIpv6SendFrame).subspan(48);
+  encode_ip_udp(ipv6_route(), ipv6_datagram.size(), out);
+  store_udp_checksum(out, ipv6_datagram);
+  CHECK_EQ(load_be16(out.data() + 46), 0x2618);
+
+  const ByteView ipv4_datagram = testing::ip_packet_of(testing::kIpv4SendFrame).subspan(28);
+  encode_ip_udp(ipv4_route(), ipv4_datagram.size(), out);
+  store_udp_checksum(ByteSpan(out).first(28), ipv4_datagram);
+  CHECK_EQ(load_be16(out.data() + 26), 0x2010);
+
+  // What would be 0, which means none, is written as ones.
+  Bytes balanced(4, 0);
+  encode_ip_udp(ipv6_route(), balanced.size(), out);
+  store_udp_checksum(out, balanced);
+  store_be16(balanced.data(), load_be16(out.data() + 46));
+  store_udp_checksum(out, balanced);
+  CHECK_EQ(load_be16(out.data() + 46), 0xffff);
+}
+
 TEST("ip: the GRH of a UD receiver (Annex A17.4.5.1)") {
   std::array<std::uint8_t, 40> grh;
   grh.fill(0xee);

@@ -11,13 +11,23 @@ constexpr std::uint16_t kDontFragment = 0x4000;
 constexpr std::uint16_t kMoreFragments = 0x2000;
 constexpr std::uint16_t kFragmentOffsetMask = 0x1fff;
 
-// RFC 1071: the ones' complement of the ones' complement sum; 0 over a header that holds its own.
-std::uint16_t header_checksum(const std::uint8_t* header, std::size_t bytes) {
-  std::uint32_t sum = 0;
-  for (std::size_t i = 0; i < bytes; i += 2) sum += load_be16(header + i);
+// RFC 1071: the ones' complement of the ones' complement sum.
+std::uint32_t sum_words(std::uint32_t sum, ByteView bytes) {
+  std::size_t i = 0;
+  for (; i + 1 < bytes.size(); i += 2) sum += load_be16(bytes.data() + i);
+  if (i < bytes.size()) sum += static_cast<std::uint32_t>(bytes[i] << 8);
+  return sum;
+}
+
+std::uint16_t fold_sum(std::uint32_t sum) {
   sum = (sum & 0xffff) + (sum >> 16);
   sum = (sum & 0xffff) + (sum >> 16);
   return static_cast<std::uint16_t>(~sum);
+}
+
+// 0 over a header that holds its own checksum.
+std::uint16_t header_checksum(const std::uint8_t* header, std::size_t bytes) {
+  return fold_sum(sum_words(0, {header, bytes}));
 }
 
 void encode_ipv4(const Route& route, std::size_t ip_payload_bytes, std::uint8_t* out) {
@@ -111,6 +121,20 @@ std::size_t encode_ip_udp(const Route& route, std::size_t datagram_bytes, ByteSp
   store_be16(udp + 4, static_cast<std::uint16_t>(udp_bytes));
   store_be16(udp + 6, 0);
   return ip_bytes + kUdpBytes;
+}
+
+void store_udp_checksum(ByteSpan ip_udp_headers, ByteView datagram) {
+  const bool ipv4 = ip_udp_headers[0] >> 4 == 4;
+  const ByteView addresses = ipv4 ? ip_udp_headers.subspan(12, 8) : ip_udp_headers.subspan(8, 32);
+  const ByteSpan udp = ip_udp_headers.last(kUdpBytes);
+  store_be16(udp.data() + 6, 0);
+  // The pseudo-header of RFC 768 and RFC 8200: addresses, protocol and UDP length.
+  std::uint32_t sum = sum_words(kUdpProtocol, addresses);
+  sum += static_cast<std::uint32_t>(kUdpBytes + datagram.size());
+  sum = sum_words(sum, udp);
+  const std::uint16_t checksum = fold_sum(sum_words(sum, datagram));
+  // 0 would mean that there is none; ones are the same number.
+  store_be16(udp.data() + 6, checksum == 0 ? 0xffff : checksum);
 }
 
 void encode_grh(const Route& route, std::size_t datagram_bytes, std::uint8_t* out_40_bytes) {

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "vocabulary/bytes.hpp"
-#include "wire/packet.hpp"
 #include "vocabulary/route.hpp"
+#include "wire/packet.hpp"
 
 namespace softhca {
 
@@ -14,6 +14,10 @@ namespace softhca {
 // (8 bytes, checksum 0) that carry `datagram_bytes` of UDP payload; returns 28 or 48. `out` must
 // hold 48 bytes.
 std::size_t encode_ip_udp(const Route& route, std::size_t datagram_bytes, ByteSpan out);
+
+// Puts the UDP checksum into headers that encode_ip_udp wrote. RoCEv2 needs none, but over IPv6
+// decoders call 0 an error, and a kernel fills it in. The ICRC does not cover it.
+void store_udp_checksum(ByteSpan ip_udp_headers, ByteView datagram);
 
 // The 40 bytes that stand in front of a UD payload (IBTA Annex A17.4.5.1): the IPv6 header; or 20
 // bytes of zero and the IPv4 header.
