@@ -31,7 +31,8 @@ ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint6
     return report;
   };
   const IcrcVerdict icrc = check_icrc(route, datagram, s.config.icrc_level);
-  if (!icrc.good) {
+  const bool solves = s.config.icrc_level == IcrcLevel::SOLVE;
+  if (solves ? !s.icrc_trust.accept(route.source, icrc) : !icrc.good) {
     return drop(&Counters::rx_icrc_encapsulated, "bad ICRC");
   }
   if (icrc.solved) {

@@ -15,10 +15,10 @@
 #include "transport/attributes.hpp"
 #include "transport/counters.hpp"
 #include "transport/outgoing_packet.hpp"
+#include "vocabulary/route.hpp"
 #include "vocabulary/status.hpp"
 #include "wire/icrc.hpp"
 #include "wire/packet.hpp"
-#include "vocabulary/route.hpp"
 
 namespace softhca {
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "adapter/adapter.hpp"
+#include "adapter/icrc_trust.hpp"
 #include "adapter/qp_table.hpp"
 #include "adapter/qp_timers.hpp"
 #include "memory/memory_table.hpp"
@@ -59,6 +60,7 @@ struct Adapter::State final : Services {
   HandleTable<SharedReceiveQueue, 4> srqs;  // 24 bits: XRCETH carries the handle.
   QpTable qps;
   QpTimers timers;
+  IcrcTrust icrc_trust;
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets.
   std::deque<AsyncEvent> events;
   std::vector<std::uint32_t> overflowed_cqs;

@@ -272,7 +272,7 @@ void Requester::set_position(std::uint32_t psn) {
 void Requester::go_back_to(std::uint32_t psn) {
   set_position(psn);
   sampling_ = false;
-  probing_ = probe_wanted_ = false;
+  probing_ = false;
   went_back_ = true;
   since_ack_request_ = 0;
   if (!in_loss_) {
@@ -280,6 +280,9 @@ void Requester::go_back_to(std::uint32_t psn) {
     in_loss_ = true;
     loss_until_psn_ = highest_psn_;
   }
+  // Where losses are frequent, the first packet of a retry goes twice: if it were lost again,
+  // nobody would say so, since the responder has sent its one NAK for this gap.
+  probe_wanted_ = window_.smallest();
   qp_.services.schedule(qp_);
 }
 

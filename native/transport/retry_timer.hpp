@@ -17,9 +17,11 @@ namespace softhca {
 class RetryTimer {
  public:
   static constexpr std::uint64_t kSmallestTimeoutNs = 8'000'000;
-  static constexpr std::uint64_t kSmallestProbeNs = 1'000'000;
+  static constexpr std::uint64_t kSmallestProbeNs = 500'000;
   static constexpr std::uint64_t kAssumedRoundTripNs = 500'000;
   static constexpr std::uint64_t kLargestProbeNs = 500'000'000;
+  // Probes keep their pace for so many before they slow down by half.
+  static constexpr std::uint32_t kProbesPerPace = 8;
 
   void configure(std::uint8_t timeout_code, bool probes) {
     const std::uint64_t asked = ack_timeout_ns(timeout_code);
@@ -36,7 +38,7 @@ class RetryTimer {
   void restart(std::uint64_t now_ns) {
     running_ = true;
     ack_deadline_ns_ = timeout_ns_ == 0 ? kNever : now_ns + timeout_ns_;
-    backoff_ = 0;
+    unanswered_ = 0;
     set_probe(now_ns);
   }
   void stop() {
@@ -48,7 +50,7 @@ class RetryTimer {
   bool ack_due(std::uint64_t now_ns) const { return now_ns >= ack_deadline_ns_; }
   bool probe_due(std::uint64_t now_ns) const { return now_ns >= probe_deadline_ns_; }
   void after_probe(std::uint64_t now_ns) {
-    ++backoff_;
+    ++unanswered_;
     set_probe(now_ns);
   }
 
@@ -69,14 +71,15 @@ class RetryTimer {
     if (!probes_ || round_trip_ns_ == 0) {
       return;
     }
-    const std::uint64_t wait = std::min(
-        (2 * round_trip_ns_ + kSmallestProbeNs) << std::min(backoff_, 12u), kLargestProbeNs);
+    const std::uint64_t wait = std::min((2 * round_trip_ns_ + kSmallestProbeNs)
+                                            << std::min(unanswered_ / kProbesPerPace, 12u),
+                                        kLargestProbeNs);
     probe_deadline_ns_ = now_ns + wait;
   }
 
   bool running_ = false;
   bool probes_ = false;
-  std::uint32_t backoff_ = 0;
+  std::uint32_t unanswered_ = 0;
   std::uint64_t timeout_ns_ = 0;
   std::uint64_t round_trip_ns_ = 0;
   std::uint64_t ack_deadline_ns_ = kNever;

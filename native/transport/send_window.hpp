@@ -15,6 +15,7 @@ class SendWindow {
 
   void reset() { *this = SendWindow(); }
   std::uint32_t packets() const { return packets_; }
+  bool smallest() const { return packets_ <= kSmallest; }
 
   void on_acknowledged(std::uint32_t count) {
     if (packets_ < threshold_) {

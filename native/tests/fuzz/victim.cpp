@@ -102,7 +102,7 @@ void Victim::connect(const Line& line, std::uint64_t now_ns) {
   must(adapter_->modify_qp(
       line.qpn, attr, kQpState | kQpPkeyIndex | kQpPort | (ud ? kQpQkey : kQpAccessFlags), now_ns));
   attr.qp_state = QpState::RTR;
-  std::uint32_t mask = kQpState | (ud ? 0 : kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn);
+  std::uint32_t mask = kQpState | (ud ? 0u : kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn);
   mask |= answers ? kQpMaxDestRdAtomic | kQpMinRnrTimer : 0;
   must(adapter_->modify_qp(line.qpn, attr, mask, now_ns));
   attr.qp_state = QpState::RTS;

@@ -1,0 +1,65 @@
+// Which peers are held to the full ICRC although their IPv4 identification cannot be seen.
+//
+// Solving for the identification (wire/icrc.hpp) lets one corrupted packet in some 2^15 pass. A
+// peer whose packets fit identification 0 twice in a row sends from a socket like ours, and from
+// then on nothing else is believed of it; unless many packets in a row can only be explained by
+// another identification: then another stack has taken the address.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <unordered_map>
+
+#include "vocabulary/gid.hpp"
+#include "wire/icrc.hpp"
+
+namespace softhca {
+
+class IcrcTrust {
+ public:
+  // May a packet of `source` with this verdict be taken?
+  bool accept(const Gid& source, const IcrcVerdict& verdict) {
+    if (!verdict.good || !source.is_ipv4()) {
+      return verdict.good;
+    }
+    if (peers_.size() >= kMaxPeers && !peers_.contains(source)) {
+      peers_.clear();
+    }
+    Peer& peer = peers_[source];
+    if (!verdict.solved) {
+      peer.zeros = peer.zeros < kZerosToTrust ? peer.zeros + 1 : peer.zeros;
+      peer.others = 0;
+      return true;
+    }
+    if (peer.zeros < kZerosToTrust) {
+      peer.zeros = 0;
+      return true;
+    }
+    if (++peer.others < kOthersToDistrust) {
+      return false;
+    }
+    peer = {};
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kMaxPeers = 4096;
+  static constexpr std::uint32_t kZerosToTrust = 2;
+  static constexpr std::uint32_t kOthersToDistrust = 8;
+
+  struct Peer {
+    std::uint32_t zeros = 0;
+    std::uint32_t others = 0;
+  };
+  struct Hash {
+    std::size_t operator()(const Gid& gid) const {
+      std::uint64_t low = 0;
+      std::memcpy(&low, gid.raw.data() + 8, 8);
+      return static_cast<std::size_t>(low * 0x9e3779b97f4a7c15ull >> 20);
+    }
+  };
+  // Only looked up, never walked: its order decides nothing.
+  std::unordered_map<Gid, Peer, Hash> peers_;
+};
+
+}  // namespace softhca
