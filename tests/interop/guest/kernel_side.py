@@ -1,0 +1,173 @@
+"""The kernel's Soft-RoCE through pyverbs."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pyverbs.enums as e
+from pyverbs.addr import AH, GID, AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.wr import SGE, RecvWR, SendWR
+from side import ARENA_BYTES, QKEY, Side
+
+ACCESS = (
+    e.IBV_ACCESS_LOCAL_WRITE
+    | e.IBV_ACCESS_REMOTE_WRITE
+    | e.IBV_ACCESS_REMOTE_READ
+    | e.IBV_ACCESS_REMOTE_ATOMIC
+)
+KINDS = {"RC": e.IBV_QPT_RC, "UC": e.IBV_QPT_UC, "UD": e.IBV_QPT_UD}
+STATES = ["RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"]
+OPERATIONS = {
+    "SEND": e.IBV_WR_SEND,
+    "SEND_IMM": e.IBV_WR_SEND_WITH_IMM,
+    "WRITE": e.IBV_WR_RDMA_WRITE,
+    "WRITE_IMM": e.IBV_WR_RDMA_WRITE_WITH_IMM,
+    "READ": e.IBV_WR_RDMA_READ,
+    "CMP_SWAP": e.IBV_WR_ATOMIC_CMP_AND_SWP,
+    "FETCH_ADD": e.IBV_WR_ATOMIC_FETCH_AND_ADD,
+}
+GIDS = Path("/sys/class/infiniband/rxe0/ports/1/gids")
+
+
+def gid_index(gid: str) -> int:
+    """Index of one of rxe0's own GIDs."""
+    for entry in GIDS.iterdir():
+        if entry.read_text().strip() == gid:
+            return int(entry.name)
+    raise LookupError(f"rxe0 has no GID {gid}")
+
+
+class KernelSide(Side):
+    """rxe0, in this process."""
+
+    name = "rxe"
+
+    def __init__(self, gid: str) -> None:
+        self.gid = gid
+        self.context = Context(name="rxe0")
+        self.pd = PD(self.context)
+        self.mr = MR(self.pd, ARENA_BYTES, ACCESS)
+        self.qps: dict[int, tuple[QP, CQ, str]] = {}
+        self.handles: dict[int, tuple[AH, int]] = {}
+
+    def create_qp(self, kind: str, depth: int) -> dict[str, Any]:
+        cq = CQ(self.context, 2 * depth)
+        cap = QPCap(max_send_wr=depth, max_recv_wr=depth, max_send_sge=1, max_recv_sge=1)
+        init = QPInitAttr(qp_type=KINDS[kind], scq=cq, rcq=cq, cap=cap)
+        qp = QP(self.pd, init)
+        self.qps[qp.qp_num] = (qp, cq, kind)
+        psn = 0xFFFFF0 + qp.qp_num % 8
+        return {
+            "qpn": qp.qp_num,
+            "psn": psn,
+            "gid": self.gid,
+            "addr": self.mr.buf,
+            "rkey": self.mr.rkey,
+        }
+
+    def connect(
+        self, qpn: int, other: dict[str, Any], mtu: int, attributes: dict[str, Any]
+    ) -> None:
+        qp, _, kind = self.qps[qpn]
+        route = GlobalRoute(dgid=GID(other["gid"]), sgid_index=gid_index(self.gid), hop_limit=64)
+        path = AHAttr(gr=route, is_global=1, port_num=1)
+        attr = QPAttr(port_num=1)
+        attr.pkey_index, attr.sq_psn = 0, 0xFFFFF0 + qpn % 8
+        if kind == "UD":
+            attr.qkey = QKEY
+            self.handles[qpn] = (AH(self.pd, attr=path), other["qpn"])
+        else:
+            attr.qp_access_flags = ACCESS
+            attr.ah_attr = path
+            attr.path_mtu = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}[mtu]
+            attr.dest_qp_num, attr.rq_psn = other["qpn"], other["psn"]
+        if kind == "RC":
+            attr.max_rd_atomic = attr.max_dest_rd_atomic = attributes["rd_atomic"]
+            attr.min_rnr_timer, attr.timeout = attributes["min_rnr_timer"], attributes["timeout"]
+            attr.retry_cnt, attr.rnr_retry = attributes["retry_cnt"], attributes["rnr_retry"]
+        qp.to_rts(attr)
+
+    def state(self, qpn: int) -> str:
+        attr, _ = self.qps[qpn][0].query(e.IBV_QP_STATE)
+        return STATES[attr.qp_state]
+
+    def close_qp(self, qpn: int) -> None:
+        qp, cq, _ = self.qps.pop(qpn)
+        if qpn in self.handles:
+            self.handles.pop(qpn)[0].close()
+        qp.close()
+        cq.close()
+
+    def _sges(self, offset: int, length: int) -> list[SGE]:
+        # pyverbs wants an entry even for a message of no bytes.
+        return [SGE(self.mr.buf + offset, length, self.mr.lkey)]
+
+    def post_recv(self, qpn: int, offset: int, length: int, wr_id: int) -> None:
+        sges = self._sges(offset, length)
+        self.qps[qpn][0].post_recv(RecvWR(wr_id=wr_id, num_sge=1, sg=sges))
+
+    def post_send(self, qpn: int, wr: dict[str, Any]) -> None:
+        sges = self._sges(wr["offset"], wr["length"])
+        operation = wr["op"]
+        request = SendWR(
+            wr_id=wr["wr_id"],
+            opcode=OPERATIONS[operation],
+            num_sge=1,
+            sg=sges,
+            imm_data=socket.htonl(wr.get("imm", 0)),
+            send_flags=e.IBV_SEND_SIGNALED if wr.get("signaled", True) else 0,
+        )
+        if operation == "CMP_SWAP":
+            request.set_wr_atomic(wr["rkey"], wr["remote"], wr["compare"], wr["swap"])
+        elif operation == "FETCH_ADD":
+            request.set_wr_atomic(wr["rkey"], wr["remote"], wr["add"], 0)
+        elif operation in ("WRITE", "WRITE_IMM", "READ"):
+            request.set_wr_rdma(wr["rkey"], wr["remote"])
+        elif qpn in self.handles:
+            handle, remote_qpn = self.handles[qpn]
+            request.set_wr_ud(handle, remote_qpn, QKEY)
+        self.qps[qpn][0].post_send(request)
+
+    def wait(self, qpn: int, count: int, seconds: float) -> list[dict[str, Any]]:
+        cq = self.qps[qpn][1]
+        deadline = time.monotonic() + seconds
+        found: list[dict[str, Any]] = []
+        while len(found) < count:
+            _, completions = cq.poll(min(16, count - len(found)))
+            for wc in completions or []:
+                found.append(
+                    {
+                        "wr_id": wc.wr_id,
+                        "status": wc.status,
+                        "opcode": wc.opcode,
+                        "byte_len": wc.byte_len,
+                        "imm": socket.ntohl(wc.imm_data) if wc.wc_flags & 2 else None,
+                    }
+                )
+            if not completions:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.0005)
+        return found
+
+    def put(self, offset: int, octets: bytes) -> None:
+        self.mr.write(octets, len(octets), offset)
+
+    def get(self, offset: int, length: int) -> bytes:
+        return self.mr.read(length, offset)
+
+    def counters(self) -> dict[str, int]:
+        directory = Path("/sys/class/infiniband/rxe0/ports/1/hw_counters")
+        return {
+            entry.name: int(entry.read_text())
+            for entry in directory.iterdir()
+            if entry.name != "lifespan"
+        }
