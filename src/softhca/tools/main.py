@@ -1,0 +1,65 @@
+"""`softhca COMMAND`: finds the command, runs it, and turns its failures into exit statuses."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+import softhca
+from softhca.tools import demo, devinfo, dump, perf, pingpong
+from softhca.tools.command import FAILED, CommandError, print_error, print_json
+
+COMMANDS = (demo.COMMAND, devinfo.COMMAND, pingpong.COMMAND, perf.COMMAND, dump.COMMAND)
+
+# What a shell reports for a process that SIGINT or SIGPIPE ended.
+_INTERRUPTED = 130
+_READER_GONE = 141
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="softhca", description="An RDMA adapter in software: try it, measure it, look inside."
+    )
+    parser.add_argument("--version", action="version", version=f"softhca {softhca.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        one = commands.add_parser(
+            command.name, help=command.summary, description=command.description
+        )
+        command.add_arguments(one)
+        one.add_argument("--json", action="store_true", help="print one JSON object instead")
+        one.set_defaults(run=command.run)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command that `arguments` (or the process's) name; returns the exit status."""
+    args = make_parser().parse_args(arguments)
+    try:
+        status: int = args.run(args)
+        sys.stdout.flush()
+    except CommandError as error:
+        return _report(args, str(error), error.status)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Python would complain about the pipe once more when it flushes on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _READER_GONE
+    except OSError as error:  # VerbsError is one.
+        return _report(args, str(error), FAILED)
+    return status
+
+
+def _report(args: argparse.Namespace, message: str, status: int) -> int:
+    if args.json:
+        print_json({"error": message})
+    print_error(f"softhca {args.command}: {message}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
