@@ -131,7 +131,7 @@ def run(mib: int, faults: dict[str, float], seed: int) -> dict[str, Any]:
             }
     finally:
         receiver.process.kill()
-        receiver.process.wait()
+        receiver.process.communicate()
 
 
 def main() -> int:
