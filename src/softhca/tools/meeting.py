@@ -19,9 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--port",
-        type=count_of(1, 65535),
+        type=count_of(0, 65535),
         default=DEFAULT_PORT,
-        help="TCP port of the side channel (default: %(default)s)",
+        help="TCP port of the side channel; 0 takes a free one (default: %(default)s)",
     )
     parser.add_argument(
         "--address",

@@ -87,10 +87,10 @@ def serve(channel: SideChannel, address: str | None = None, capture: str | None 
     message = channel.receive("measurements", "mtu")
     try:
         measurements = [Measurement(**what) for what in message["measurements"]]
+        for what in measurements:
+            _demand_possible(what)
     except TypeError as error:
         raise CommandError(f"the other end asks for what cannot be measured: {error}") from None
-    for what in measurements:
-        _demand_possible(what)
     with _endpoint(channel, measurements, message["mtu"], address, capture) as endpoint:
         for what in measurements:
             if what.is_latency:

@@ -95,7 +95,8 @@ def measure_bandwidth(
 ) -> Bandwidth:
     """The client's end: keeps the send queue full."""
     channel.barrier()
-    marks = _stream(endpoint, what, progress)
+    _stream(endpoint, what, what.warm_up, lambda done, total: None)
+    marks = _stream(endpoint, what, what.iters, progress)
     channel.send(finished=True)
     channel.receive("satisfied")
     started, ended = marks[0], marks[-1]
@@ -128,14 +129,13 @@ def _requests(endpoint: Endpoint, what: Measurement) -> tuple[SendRequest, SendR
     return Send(source), Send(source, signaled=True)
 
 
-def _stream(endpoint: Endpoint, what: Measurement, progress: Progress) -> list[_Mark]:
-    """Posts all messages; returns when how many had completed, from the end of the warm-up on."""
+def _stream(endpoint: Endpoint, what: Measurement, total: int, progress: Progress) -> list[_Mark]:
+    """Posts `total` messages; returns when how many had completed, from before the first on."""
     unsignaled, signaled = _requests(endpoint, what)
     batch = max(1, min(_BATCH, _BATCH_BYTES // what.size))
-    total = what.warm_up + what.iters
     already = endpoint.completed
     posted = done = 0
-    marks = [_Mark(0, time.perf_counter())] if not what.warm_up else []
+    marks = [_Mark(0, time.perf_counter())]
     while done < total:
         while posted < total and posted - done + batch <= TX_DEPTH:
             count = min(batch, total - posted)
@@ -143,8 +143,7 @@ def _stream(endpoint: Endpoint, what: Measurement, progress: Progress) -> list[_
             posted += count
         endpoint.wait_completed(endpoint.completed + 1)
         done = min(total, (endpoint.completed - already) * batch)
-        if done >= what.warm_up:
-            marks.append(_Mark(done, time.perf_counter()))
+        marks.append(_Mark(done, time.perf_counter()))
         progress(done, total)
     return marks
 
