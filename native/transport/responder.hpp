@@ -50,6 +50,7 @@ class Responder {
 
   struct Reply {
     ReplyKind kind = ReplyKind::ACKNOWLEDGE;
+    bool repeats = false;  // READ and ATOMIC: answers a duplicate; the answer was sent before.
     std::uint8_t syndrome = kSyndromeAck;
     std::uint32_t psn = 0;
     std::uint32_t msn = 0;
@@ -107,6 +108,7 @@ class Responder {
   void on_duplicate(const Packet& packet);
   void on_duplicate_read(const Packet& packet);
   void on_duplicate_atomic(const Packet& packet);
+  bool owes_answer(std::uint32_t resource) const;
   Resource* take_resource(std::uint32_t& index);
   void push_acknowledge(std::uint32_t psn);
   void push_nak(std::uint32_t psn, std::uint8_t syndrome);

@@ -128,7 +128,7 @@ Responder::Step Responder::check_resources(const Packet& packet) {
     return Step::STOP;
   }
   if (info.has(kReadRequest | kAtomicRequest)) {
-    const bool room = !resources_.empty() && !resources_[next_resource_].replying;
+    const bool room = !resources_.empty() && !owes_answer(next_resource_);
     if (!room) {
       return refuse_request(NakCode::INVALID_REQUEST, {Reason::TOO_MANY_READS, 0, 0, 0});
     }

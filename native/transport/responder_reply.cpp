@@ -45,6 +45,7 @@ void Responder::on_duplicate_read(const Packet& packet) {
     if (waiting == replies_.end()) {
       Reply reply;
       reply.kind = ReplyKind::READ;
+      reply.repeats = true;
       reply.resource = index;
       replies_.push_back(reply);
       resource.replying = true;
@@ -71,6 +72,7 @@ void Responder::on_duplicate_atomic(const Packet& packet) {
       resource.replying = true;
       Reply reply;
       reply.kind = ReplyKind::ATOMIC;
+      reply.repeats = true;
       reply.resource = index;
       replies_.push_back(reply);
       qp_.services.schedule(qp_);
@@ -79,9 +81,20 @@ void Responder::on_duplicate_atomic(const Packet& packet) {
   }
 }
 
+// The first answer of a resource still waits: its place cannot be taken yet.
+bool Responder::owes_answer(std::uint32_t resource) const {
+  return std::ranges::any_of(replies_, [=](const Reply& reply) {
+    return reply.kind != ReplyKind::ACKNOWLEDGE && !reply.repeats && reply.resource == resource;
+  });
+}
+
 Responder::Resource* Responder::take_resource(std::uint32_t& index) {
   index = next_resource_;
   next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());
+  // A peer that asks anew has the answer that was here: what would repeat it is not needed.
+  std::erase_if(replies_, [=](const Reply& reply) {
+    return reply.kind != ReplyKind::ACKNOWLEDGE && reply.resource == index;
+  });
   Resource& resource = resources_[index];
   resource = {};
   resource.used = resource.replying = true;
