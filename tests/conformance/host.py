@@ -1,4 +1,4 @@
-"""One adapter without a driver, with the objects that a test needs on it; its time is the test's."""
+"""One adapter without a driver, and the objects that a test needs on it; time is the test's."""
 
 from __future__ import annotations
 

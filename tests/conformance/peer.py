@@ -79,7 +79,7 @@ class Peer:
         return [sent.packet for sent in mine]
 
     def answers(self) -> list[tuple[Any, ...]]:
-        """What came, as (PSN, syndrome) for an ACK or NAK, and (PSN, name, content) for the rest."""
+        """What came: (PSN, syndrome) for an ACK or NAK, (PSN, name, content) for the rest."""
         return [answer_of(packet) for packet in self.take()]
 
     def requests(self) -> list[tuple[str, int]]:

@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
+
 from softhca._adapter import IcrcLevel, Route, check_icrc
 
 from .conftest import captures_dir

@@ -6,12 +6,13 @@ legal and left out of the comparison:
 - AckReq inside a message. rxe asks with the last packet alone; ours asks earlier when its window
   is about to close, or after a loss (IBTA Vol 1, 9.7.3.1 leaves it to the requester). Such a
   request is answered with a plain ACK that rxe's peer had no cause to send.
-- Under loss, how much was under way when the NAK came: rxe had sent 6 packets, we the whole message.
+- Under loss, how much was under way when the NAK came: rxe had sent 6 packets, we the message.
 """
 
 from __future__ import annotations
 
 import pytest
+
 from softhca._adapter import Packet, QPState, SendFlags, WcStatus, WrOpcode
 
 from .host import MS, Host, SendWr

@@ -9,6 +9,7 @@ operational error" and completes the receive with LOC_QP_OP_ERR; IBTA Vol 1, 9.9
 from __future__ import annotations
 
 import pytest
+
 from softhca._adapter import EventType, Packet, QPState, QPType, WcFlags, WcStatus, WrOpcode
 
 from .host import Host

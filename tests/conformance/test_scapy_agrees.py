@@ -12,6 +12,7 @@ import struct
 import warnings
 
 import pytest
+
 from softhca._adapter import (
     IcrcLevel,
     Packet,
