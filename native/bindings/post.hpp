@@ -12,6 +12,16 @@
 
 namespace softhca {
 
+// The work request in a Python object; not one whose constructor was never called.
+template <class Wr>
+const Wr* work_request(nb::handle object) {
+  const Wr* wr = nullptr;
+  if (!nb::try_cast(object, wr) || wr == nullptr) {
+    throw nb::type_error("wrs must be a work request of this queue, or a list of them");
+  }
+  return wr;
+}
+
 // `submit(adapter, list, posted, now_ns)` posts. A refusal is raised with the work request that it
 // is about; what came before it stays posted.
 template <class Wr, class Submit>
@@ -23,7 +33,7 @@ void post(Hca& hca, nb::handle wrs, Submit&& submit) {
     });
   };
   if (nb::isinstance<Wr>(wrs)) {
-    const std::array<const Wr*, 1> single{nb::inst_ptr<Wr>(wrs)};
+    const std::array<const Wr*, 1> single{work_request<Wr>(wrs)};
     const Status status = submit_all(single);
     if (!status.ok()) raise_refusal(status, wrs);
     return;
@@ -32,7 +42,9 @@ void post(Hca& hca, nb::handle wrs, Submit&& submit) {
   const nb::tuple kept(nb::borrow(wrs));
   std::vector<const Wr*> list;
   list.reserve(kept.size());
-  for (nb::handle wr : kept) list.push_back(nb::cast<const Wr*>(wr));
+  for (nb::handle wr : kept) {
+    list.push_back(work_request<Wr>(wr));
+  }
   const Status status = submit_all(list);
   if (!status.ok()) raise_refusal(status, kept[posted]);
 }

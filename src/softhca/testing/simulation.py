@@ -141,6 +141,12 @@ class Wire:
     def _open_devices(self) -> list[Device]:
         return [device for device in self._devices.values() if not device.closed]
 
+    def _receivers(self, destination: bytes) -> list[Device]:
+        """Whom a packet reaches; as on a network, a multicast one reaches its sender too."""
+        ip = GID(destination).ip
+        devices = self._open_devices()
+        return [d for d in devices if ip.is_multicast or d.gid.raw == destination]
+
     def _collect(self) -> None:
         for device in self._open_devices():
             while (packet := device.adapter.next_packet(self.now_ns)) is not None:
@@ -170,8 +176,7 @@ class Wire:
         self.now_ns = now_ns
         while self._flying and self._flying[0].arrives_ns <= now_ns:
             flying = heapq.heappop(self._flying)
-            device = self._devices.get(flying.route.destination)
-            if device is not None and not device.closed:
+            for device in self._receivers(flying.route.destination):
                 device.adapter.receive(flying.route, flying.datagram, now_ns)
         if timers:
             for device in self._open_devices():

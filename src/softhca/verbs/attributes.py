@@ -160,7 +160,7 @@ _QP_NUMBERS: dict[str, tuple[QPAttrMask, int]] = {
     "min_rnr_timer": (QPAttrMask.MIN_RNR_TIMER, 8),
     "sq_psn": (QPAttrMask.SQ_PSN, 32),
     "max_dest_rd_atomic": (QPAttrMask.MAX_DEST_RD_ATOMIC, 8),
-    "dest_qp_num": (QPAttrMask.DEST_QPN, 32),
+    "dest_qp_num": (QPAttrMask.DEST_QPN, 24),
 }
 _QP_STATES = {"qp_state": QPAttrMask.STATE, "cur_qp_state": QPAttrMask.CUR_STATE}
 _QP_OTHERS = {

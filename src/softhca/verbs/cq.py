@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 class CQ(VerbsObject):
     """A completion queue (struct ibv_cq). `device.create_cq()` makes it."""
 
-    __slots__ = ("_handle",)
+    __slots__ = ("_handle", "device")
 
     kind = "cq"
 
     def __init__(self, device: Device, cqe: int) -> None:
         hca = device._hca
         self._handle: int = hca.create_cq(unsigned("cqe", cqe, 32))
+        self.device = device
         super().__init__(hca, device)
         device._cqs[self._handle] = self
 
@@ -33,6 +34,7 @@ class CQ(VerbsObject):
 
     def _destroy(self) -> None:
         self._hca.destroy_cq(self._handle)
+        self.device._cqs.pop(self._handle, None)
 
     @property
     def cqe(self) -> int:

@@ -11,6 +11,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -122,12 +123,11 @@ class VerbsObject:
         # An object whose constructor raised has no field of ours.
         if getattr(self, "_closed", True) or self._inherited():
             return
-        _warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
         try:
-            self._destroy()
-        except OSError:
-            return  # The device was closed first, or the interpreter is ending.
-        finally:
+            _warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+        finally:  # Warnings may be errors.
+            with suppress(OSError):  # The device was closed first.
+                self._destroy()
             self._forget()
 
     def __reduce__(self) -> str | tuple[Any, ...]:

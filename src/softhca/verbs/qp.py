@@ -91,6 +91,7 @@ class QP(VerbsObject):
 
     def _destroy(self) -> None:
         self._hca.destroy_qp(self._qpn)
+        self.device._qps.pop(self._qpn, None)
 
     @property
     def qpn(self) -> int:

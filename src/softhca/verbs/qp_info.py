@@ -40,17 +40,24 @@ class QPInfo:
     qp_type: QPType = QPType.RC
     srqn: int = 0
 
+    def __post_init__(self) -> None:
+        unsigned("rd_atomic", self.rd_atomic, 8)
+        unsigned("qpn", self.qpn, 24)
+        unsigned("psn", self.psn, 24)
+        unsigned("qkey", self.qkey, 32)
+        unsigned("srqn", self.srqn, 24)
+
     def to_bytes(self) -> bytes:
         """Packs into 36 bytes, the same on every machine."""
         return _LAYOUT.pack(
             _VERSION,
             self.qp_type,
             self.mtu,
-            unsigned("rd_atomic", self.rd_atomic, 8),
-            unsigned("qpn", self.qpn, 24),
-            unsigned("psn", self.psn, 24),
-            unsigned("qkey", self.qkey, 32),
-            unsigned("srqn", self.srqn, 24),
+            self.rd_atomic,
+            self.qpn,
+            self.psn,
+            self.qkey,
+            self.srqn,
             self.gid.raw,
         )
 
@@ -77,7 +84,7 @@ class QPInfo:
                 qp_type=QPType(qp_type),
                 srqn=srqn,
             )
-        except ValueError as error:
+        except (ValueError, VerbsError) as error:
             raise VerbsError(errno.EINVAL, "packed", None, str(error)) from None
 
 

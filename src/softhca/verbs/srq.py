@@ -24,7 +24,7 @@ class SRQ(VerbsObject):
         srqn: Number by which XRC peers name it; 0 for one that is not of XRC.
     """
 
-    __slots__ = ("handle", "srqn")
+    __slots__ = ("device", "handle", "srqn")
 
     kind = "srq"
 
@@ -49,11 +49,13 @@ class SRQ(VerbsObject):
             pd.handle, attr, xrcd.handle if xrcd else 0, cq.handle if cq else 0
         )
         self.srqn: int = hca.srq_number(self.handle) if xrcd else 0
+        self.device = pd.device
         super().__init__(hca, *parents)
         pd.device._srqs[self.handle] = self
 
     def _destroy(self) -> None:
         self._hca.destroy_srq(self.handle)
+        self.device._srqs.pop(self.handle, None)
 
     def post_recv(self, wrs: Recv | Sequence[Recv]) -> None:
         """Posts a receive, or several in order.

@@ -115,7 +115,7 @@ class SendRequest(_adapter.SendWr):
         remote_qpn: int = 0,
         remote_qkey: int = 0,
         remote: RemoteMemory | None = None,
-        **fields: int,
+        fields: dict[str, int] | None = None,
     ) -> None:
         triples, kept = _entries(buffers, inline)
         byte_count = sum(length for _, length, _ in triples)
@@ -125,7 +125,7 @@ class SendRequest(_adapter.SendWr):
                 raise VerbsError(
                     errno.EINVAL, "remote", far, f"must hold the {byte_count} bytes of the buffers"
                 )
-            fields |= {"remote_address": far.addr, "rkey": far.rkey}
+            fields = {**(fields or {}), "remote_address": far.addr, "rkey": far.rkey}
         flags = (
             (SendFlags.SIGNALED if signaled else 0)
             | (SendFlags.FENCE if fence else 0)
@@ -143,7 +143,7 @@ class SendRequest(_adapter.SendWr):
             ah=ah.handle if ah is not None else 0,
             remote_qpn=unsigned("remote_qpn", remote_qpn, 24),
             remote_qkey=unsigned("remote_qkey", remote_qkey, 32),
-            **fields,
+            **(fields or {}),
         )
         self._kept = kept
         self.byte_count = byte_count
@@ -170,7 +170,10 @@ class SendImm(SendRequest):
 
     def __init__(self, *buffers: BufferLike, imm: int, **options: Unpack[SendOptions]) -> None:
         super().__init__(
-            WrOpcode.SEND_WITH_IMM, buffers, immediate=unsigned("imm", imm, 32), **options
+            WrOpcode.SEND_WITH_IMM,
+            buffers,
+            fields={"immediate": unsigned("imm", imm, 32)},
+            **options,
         )
 
 
@@ -181,7 +184,10 @@ class SendInv(SendRequest):
 
     def __init__(self, *buffers: BufferLike, rkey: int, **options: Unpack[SendOptions]) -> None:
         super().__init__(
-            WrOpcode.SEND_WITH_INV, buffers, invalidate_rkey=unsigned("rkey", rkey, 32), **options
+            WrOpcode.SEND_WITH_INV,
+            buffers,
+            fields={"invalidate_rkey": unsigned("rkey", rkey, 32)},
+            **options,
         )
 
 
@@ -216,7 +222,7 @@ class WriteImm(SendRequest):
             WrOpcode.RDMA_WRITE_WITH_IMM,
             buffers,
             remote=remote,
-            immediate=unsigned("imm", imm, 32),
+            fields={"immediate": unsigned("imm", imm, 32)},
             **options,
         )
 
@@ -257,8 +263,10 @@ class CmpSwap(SendRequest):
             WrOpcode.ATOMIC_CMP_AND_SWP,
             buffers,
             remote=remote,
-            compare_add=unsigned("compare", compare, 64),
-            swap=unsigned("swap", swap, 64),
+            fields={
+                "compare_add": unsigned("compare", compare, 64),
+                "swap": unsigned("swap", swap, 64),
+            },
             **options,
         )
 
@@ -284,7 +292,7 @@ class FetchAdd(SendRequest):
             WrOpcode.ATOMIC_FETCH_AND_ADD,
             buffers,
             remote=remote,
-            compare_add=unsigned("add", addend, 64),
+            fields={"compare_add": unsigned("add", addend, 64)},
             **options,
         )
 

@@ -1,0 +1,1 @@
+"""The Python API: what it does, refuses and leaves behind."""

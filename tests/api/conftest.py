@@ -1,0 +1,46 @@
+"""Hosts and pairs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import softhca as hca
+from softhca.testing import Wire, open_simulated
+
+from .hosts import Host, Pair
+
+
+@pytest.fixture
+def simulated() -> Iterator[Pair]:
+    """Two hosts in virtual time."""
+    with (
+        open_simulated("10.0.0.1", seed=1) as a,
+        open_simulated("10.0.0.2", seed=2) as b,
+    ):
+        yield Pair(Host(a), Host(b), Wire(a, b))
+
+
+@pytest.fixture(params=["simulated", "loopback"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """Two hosts, once in virtual time and once on two loopback addresses."""
+    if request.param == "simulated":
+        yield request.getfixturevalue("simulated")
+        return
+    with hca.open() as a, hca.open() as b:
+        yield Pair(Host(a), Host(b), None)
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    """One simulated host."""
+    with open_simulated("10.0.0.9", seed=9) as device:
+        yield Host(device)
+
+
+@pytest.fixture
+def device() -> Iterator[hca.Device]:
+    """One simulated device, with nothing on it."""
+    with open_simulated("10.0.0.8", seed=8) as device:
+        yield device

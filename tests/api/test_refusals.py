@@ -1,0 +1,361 @@
+"""Bad arguments raise at once, name themselves, and change nothing."""
+
+from __future__ import annotations
+
+import errno
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import softhca as hca
+from softhca import Access, QPState, QPType, RemoteMemory, VerbsError
+from softhca.testing import Faults, open_simulated
+
+from .hosts import Host
+
+MAX_64 = (1 << 64) - 1
+
+
+def refused(call: Callable[[], object], argument: str, error: int = errno.EINVAL) -> VerbsError:
+    """Calls, and returns the refusal that names `argument`."""
+    with pytest.raises(VerbsError) as raised:
+        call()
+    assert raised.value.errno == error, raised.value
+    assert raised.value.argument == argument, raised.value
+    assert argument in str(raised.value)
+    assert errno.errorcode[error] in str(raised.value)
+    return raised.value
+
+
+@pytest.mark.parametrize("cqe", [0, -1, (1 << 20) + 1, 1 << 40])
+def test_create_cq(device: hca.Device, cqe: int) -> None:
+    refused(lambda: device.create_cq(cqe), "cqe")
+
+
+def test_message_names_argument_value_and_limit(host: Host) -> None:
+    error = refused(lambda: host.qp(max_send_wr=99999), "max_send_wr")
+    assert error.value == 99999
+    assert str(error) == f"max_send_wr=99999: {error.rule} (EINVAL)"
+
+
+@pytest.mark.parametrize(
+    "argument", ["max_send_wr", "max_recv_wr", "max_send_sge", "max_recv_sge", "max_inline_data"]
+)
+@pytest.mark.parametrize("value", [-1, 1 << 20, 1 << 40])
+def test_create_qp_sizes(host: Host, argument: str, value: int) -> None:
+    before = host.device.query_device()
+    refused(lambda: host.qp(**{argument: value}), argument)
+    assert host.device.query_device() == before
+    host.qp()
+
+
+def test_create_qp_objects(host: Host) -> None:
+    closed = host.device.create_cq(4)
+    closed.close()
+    refused(lambda: host.qp(send_cq=closed), "send_cq")
+    with open_simulated("10.0.0.7") as other, other.create_cq(4) as foreign:
+        error = refused(lambda: host.qp(recv_cq=foreign), "recv_cq")
+        assert "another device" in error.rule
+    with pytest.raises(TypeError, match="send_cq must be CQ, not int"):
+        host.qp(send_cq=1)
+    refused(lambda: host.pd.create_qp(QPType.RC, recv_cq=host.cq), "send_cq")
+    refused(lambda: host.pd.create_qp(QPType.RC, send_cq=host.cq), "recv_cq")
+    refused(lambda: host.qp(77), "qp_type")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("access", [Access.REMOTE_WRITE, Access.REMOTE_ATOMIC])
+def test_remote_writing_requires_local_write(host: Host, access: Access) -> None:
+    refused(lambda: host.pd.reg_mr(bytearray(8), access), "access")
+
+
+@pytest.mark.parametrize("access", [-1, 1 << 12, 1 << 40])
+def test_unknown_access_flags(host: Host, access: int) -> None:
+    refused(lambda: host.pd.reg_mr(bytearray(8), access), "access")
+
+
+def test_optional_access_flags_never_fail(host: Host) -> None:
+    with host.pd.reg_mr(bytearray(8), Access.RELAXED_ORDERING | (1 << 29)):
+        pass
+
+
+def test_reg_mr_by_address(host: Host) -> None:
+    refused(lambda: host.pd.reg_mr(addr=MAX_64, length=2), "length")
+    refused(lambda: host.pd.reg_mr(addr=-1, length=2), "addr")
+    refused(lambda: host.pd.reg_mr(addr=0x1000), "length")
+    with pytest.raises(TypeError, match="a buffer, or addr="):
+        host.pd.reg_mr()
+    with pytest.raises(TypeError, match="a buffer, or addr="):
+        host.pd.reg_mr(bytearray(1), addr=1, length=1)
+    with pytest.raises(TypeError, match="go with addr="):
+        host.pd.reg_mr(bytearray(1), length=1)
+
+
+def test_reg_mr_of_a_read_only_buffer(host: Host) -> None:
+    error = refused(lambda: host.pd.reg_mr(b"constant", Access.LOCAL_WRITE), "obj", errno.EACCES)
+    assert "register a writable buffer" in error.rule
+    with host.pd.reg_mr(b"constant") as mr:
+        assert mr.access == Access.REMOTE_READ
+
+
+def test_reg_mr_of_what_is_not_contiguous(host: Host) -> None:
+    error = refused(lambda: host.pd.reg_mr(memoryview(bytearray(8))[::2]), "obj")
+    assert "not contiguous" in error.rule
+    with pytest.raises(TypeError, match="buffer protocol or DLPack, which int has not"):
+        host.pd.reg_mr(5)
+
+
+@pytest.mark.parametrize(
+    ("part", "argument"),
+    [
+        (slice(0, 9), "stop"),
+        (slice(9, None), "start"),
+        (slice(-9, None), "start"),
+        (slice(4, 3), "stop"),
+        (slice(0, 8, 2), "step"),
+    ],
+)
+def test_slices_do_not_leave_the_region(host: Host, part: slice, argument: str) -> None:
+    with host.pd.reg_mr(bytearray(8)) as mr:
+        refused(lambda: mr[part], argument)
+        refused(lambda: mr.remote()[part], argument)
+        with pytest.raises(TypeError, match="take a slice"):
+            mr[3]  # type: ignore[index]
+
+
+def test_remote_of_a_local_region(host: Host) -> None:
+    with host.pd.reg_mr(bytearray(8), Access.LOCAL_WRITE) as mr:
+        assert mr.rkey == 0
+        refused(mr.remote, "access")
+
+
+@pytest.mark.parametrize(
+    ("fields", "argument"),
+    [
+        ({"dgid": "::"}, "dgid"),
+        ({"dgid": "10.0.0.1", "sgid_index": 1}, "sgid_index"),
+        ({"dgid": "10.0.0.1", "sgid_index": 300}, "sgid_index"),
+        ({"dgid": "10.0.0.1", "flow_label": 1 << 20}, "flow_label"),
+        ({"dgid": "10.0.0.1", "port_num": 2}, "port_num"),
+        ({"dgid": "10.0.0.1", "is_global": False}, "is_global"),
+        ({"dgid": "10.0.0.1", "sl": 16}, "sl"),
+        ({"dgid": "nowhere"}, "gid"),
+        ({"dgid": b"short"}, "gid"),
+    ],
+)
+def test_create_ah(host: Host, fields: dict[str, Any], argument: str) -> None:
+    refused(lambda: host.pd.create_ah(hca.AHAttr(**fields)), argument)
+
+
+def test_queries_beyond_the_tables(device: hca.Device) -> None:
+    refused(lambda: device.query_port(2), "port")
+    refused(lambda: device.query_gid(1, 16), "index")
+    refused(lambda: device.query_gid(1, -1), "index")
+    refused(lambda: device.query_pkey(1, 1), "index")
+    refused(lambda: device.query_pkey(2, 0), "port")
+    assert device.query_pkey() == 0xFFFF
+    assert device.query_gid() == device.gid
+    assert device.query_gid(1, 15) == hca.GID(bytes(16))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "argument"),
+    [
+        ({"max_wr": 0}, "max_wr"),
+        ({"max_wr": 1 << 20}, "max_wr"),
+        ({"max_wr": 4, "max_sge": 99}, "max_sge"),
+    ],
+)
+def test_create_srq(host: Host, sizes: dict[str, int], argument: str) -> None:
+    refused(lambda: host.pd.create_srq(**sizes), argument)
+
+
+def test_modify_srq(host: Host) -> None:
+    srq = host.keep(host.pd.create_srq(max_wr=4))
+    refused(lambda: srq.modify(srq_limit=srq.query().max_wr), "srq_limit")
+    refused(lambda: srq.modify(max_wr=8), "max_wr")
+    srq.modify(srq_limit=2)
+    assert srq.query().srq_limit == 2
+
+
+def test_resize_cq(host: Host) -> None:
+    refused(lambda: host.cq.resize(0), "cqe")
+    refused(lambda: host.cq.resize(1 << 21), "cqe")
+    host.cq.resize(1000)
+    assert host.cq.cqe >= 1000
+
+
+@pytest.mark.parametrize("flags", [0, 3, 8, -1])
+def test_req_notify(host: Host, flags: int) -> None:
+    refused(lambda: host.cq.req_notify(flags), "flags")
+
+
+def far_range(length: int = 8) -> RemoteMemory:
+    return RemoteMemory(0x1000, 0x10, length)
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (lambda: hca.Send(wr_id=-1), "wr_id"),
+        (lambda: hca.Send(wr_id=1 << 64), "wr_id"),
+        (lambda: hca.SendImm(imm=1 << 32), "imm"),
+        (lambda: hca.SendInv(rkey=-1), "rkey"),
+        (lambda: hca.Send(remote_qpn=1 << 24), "remote_qpn"),
+        (lambda: hca.Send(remote_qkey=1 << 32), "remote_qkey"),
+        (lambda: hca.Send(srqn=1 << 24), "srqn"),
+        (lambda: hca.Write(b"123456789", remote=far_range(), inline=True), "remote"),
+        (lambda: hca.CmpSwap(remote=far_range(), compare=-1, swap=0), "compare"),
+        (lambda: hca.CmpSwap(remote=far_range(), compare=0, swap=1 << 64), "swap"),
+        (lambda: hca.FetchAdd(remote=far_range(), add=1 << 64), "add"),
+        (lambda: hca.FetchAdd(remote=far_range(), add=-(1 << 63) - 1), "add"),
+        (lambda: hca.Recv(wr_id=1 << 64), "wr_id"),
+        (lambda: RemoteMemory(-1, 0, 0), "addr"),
+        (lambda: RemoteMemory(0, 1 << 32, 0), "rkey"),
+        (lambda: Faults(drop=1.5), "drop"),
+        (lambda: Faults(on="never"), "on"),
+        (lambda: hca.open("127.0.0.1", mtu=1000), "mtu"),
+        (lambda: hca.open("127.0.0.1", icrc="maybe"), "icrc"),
+        (lambda: hca.open("127.0.0.1", seed=-1), "seed"),
+    ],
+)
+def test_values(make: Callable[[], object], argument: str) -> None:
+    refused(make, argument)
+
+
+def test_work_requests_want_registered_memory() -> None:
+    with pytest.raises(TypeError, match=r"register it with pd.reg_mr\(\), or copy it with inline"):
+        hca.Send(b"bytes")
+    with pytest.raises(TypeError, match="remote must be RemoteMemory, not int"):
+        hca.Write(remote=5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        hca.Send(color="red")  # type: ignore[call-arg]
+
+
+def test_work_requests_are_immutable(host: Host) -> None:
+    wr = hca.Send(host.mr[:4], wr_id=1)
+    with pytest.raises(AttributeError):
+        wr.wr_id = 2  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        wr.color = "red"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("state", [QPState.RESET, QPState.INIT, QPState.RTR])
+def test_posting_in_a_state_that_does_not_send(host: Host, state: QPState) -> None:
+    qp = host.qp()
+    info = hca.QPInfo(hca.GID("10.0.0.2"), qpn=5, psn=0, mtu=hca.Mtu.MTU_1024)
+    if state >= QPState.INIT:
+        qp.modify(
+            qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=Access.REMOTE_READ
+        )
+    if state >= QPState.RTR:
+        qp.modify(
+            qp_state=QPState.RTR,
+            ah_attr=hca.AHAttr(dgid=info.gid),
+            path_mtu=info.mtu,
+            dest_qp_num=info.qpn,
+            rq_psn=info.psn,
+            max_dest_rd_atomic=1,
+            min_rnr_timer=12,
+        )
+    error = refused(lambda: qp.post_send(hca.Send(host.mr[:4])), "qp_state")
+    assert state.name in str(error)
+    receive = hca.Recv(host.mr[:4])
+    if state is QPState.RESET:
+        refused(lambda: qp.post_recv(receive), "qp_state")
+    else:
+        qp.post_recv(receive)
+    assert qp.state is state
+
+
+def test_a_list_stops_at_the_first_bad_one_and_keeps_what_came_before(host: Host) -> None:
+    near, far = host.qp(max_send_sge=1, max_send_wr=8), host.qp()
+    near.connect(far.info())
+    far.connect(near.info())
+    good = [hca.Send(host.mr[:1], wr_id=i, signaled=True) for i in range(2)]
+    bad = hca.Send(host.mr[:1], host.mr[1:2], wr_id=2)
+    error = refused(lambda: near.post_send([*good, bad, good[0]]), "num_sge")
+    assert error.bad_wr is bad
+    near.modify(qp_state=QPState.ERR)
+    assert [wc.wr_id for wc in host.cq.poll(8)] == [0, 1]
+
+
+def test_full_queues(host: Host) -> None:
+    near, far = host.qp(max_send_wr=4, max_recv_wr=4), host.qp()
+    near.connect(far.info())
+    far.connect(near.info())
+    cap = near.init_attr.cap
+    sends = [hca.Send(host.mr[:1]) for _ in range(cap.max_send_wr)]
+    receives = [hca.Recv(host.mr[:1]) for _ in range(cap.max_recv_wr)]
+    near.post_send(sends)
+    near.post_recv(receives)
+    extra = hca.Send(host.mr[:1])
+    assert refused(lambda: near.post_send(extra), "max_send_wr", errno.ENOMEM).bad_wr is extra
+    refused(lambda: near.post_recv(receives[0]), "max_recv_wr", errno.ENOMEM)
+
+
+def test_full_srq(host: Host) -> None:
+    srq = host.keep(host.pd.create_srq(max_wr=4))
+    receive = hca.Recv(host.mr[:1])
+    srq.post_recv([receive] * srq.query().max_wr)
+    refused(lambda: srq.post_recv(receive), "max_wr", errno.ENOMEM)
+    refused(lambda: srq.post_recv(hca.Recv(host.mr[:1], host.mr[1:2])), "num_sge")
+
+
+def test_inline_is_bounded_by_what_was_asked_for(host: Host) -> None:
+    near, far = host.qp(max_inline_data=16), host.qp()
+    near.connect(far.info())
+    far.connect(near.info())
+    limit = near.init_attr.cap.max_inline_data
+    refused(lambda: near.post_send(hca.Send(bytes(limit + 1), inline=True)), "inline")
+    refused(
+        lambda: near.post_send(hca.Read(host.mr[:8], remote=host.mr.remote(), inline=True)),
+        "inline",
+    )
+    near.post_send(hca.Send(bytes(limit), inline=True))
+
+
+def test_receives_of_a_queue_pair_with_an_srq(host: Host) -> None:
+    srq = host.keep(host.pd.create_srq(max_wr=4))
+    qp = host.qp(srq=srq)
+    qp.modify(qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=0)
+    refused(lambda: qp.post_recv(hca.Recv(host.mr[:1])), "qp")
+
+
+def test_wrong_things_in_a_list(host: Host) -> None:
+    near, far = host.qp(), host.qp()
+    near.connect(far.info())
+    with pytest.raises(TypeError):
+        near.post_send([5])  # type: ignore[list-item]
+    with pytest.raises(TypeError):
+        near.post_send(hca.Recv())  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        near.post_recv(hca.Send())  # type: ignore[arg-type]
+
+
+def test_attach_mcast(host: Host) -> None:
+    datagrams, reliable = host.qp(QPType.UD), host.qp()
+    refused(lambda: datagrams.attach_mcast("10.0.0.1"), "gid")
+    refused(lambda: reliable.attach_mcast("239.0.0.1"), "qp_type")
+    refused(lambda: datagrams.detach_mcast("239.0.0.1"), "gid")
+
+
+def test_array_of_numbers_is_a_buffer_of_bytes(host: Host) -> None:
+    numbers = array("I", range(4))
+    with host.pd.reg_mr(numbers) as mr:
+        assert mr.length == 16
+        assert len(mr.remote()) == 16
+
+
+def test_open_names_what_is_wrong_with_an_address() -> None:
+    error = refused(lambda: hca.open("no-such-if0"), "address", errno.ENODEV)
+    assert "no-such-if0" in str(error)
+    refused(lambda: hca.open("198.51.100.7"), "address", errno.EADDRNOTAVAIL)
+
+
+def test_open_says_who_holds_the_port() -> None:
+    with hca.open() as device:
+        address = str(device.gid.ip)
+        error = refused(lambda: hca.open(address), "address", errno.EADDRINUSE)
+        assert address in str(error)
