@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from collections import deque
 from collections.abc import Sequence
 from enum import StrEnum
 from types import TracebackType
@@ -17,6 +18,8 @@ from softhca.tools.side_channel import SideChannel
 
 GRH_BYTES = 40  # What a UD receive has in front of its message.
 ATOMIC_BYTES = 8
+
+_SEND_TIMES = 1024  # More than ever complete between two looks at them.
 
 # Empty polls between two looks at the clock, and after how long without a completion to look
 # whether the other end still lives, to stop burning the CPU, and to give up.
@@ -47,6 +50,7 @@ class Endpoint:
         options: Keywords for every work request, such as where a datagram goes.
         completed: Sends that have completed.
         received: Receives that have completed.
+        send_times_ns: When each send completed, by the adapter's clock; the latest ones only.
     """
 
     far: RemoteMemory
@@ -68,6 +72,7 @@ class Endpoint:
         self.options: dict[str, Any] = {}
         self.completed = 0
         self.received = 0
+        self.send_times_ns: deque[int] = deque(maxlen=_SEND_TIMES)
         self.device = softhca.open(address, capture=capture, mtu=mtu)
         try:
             self._build(memory_bytes, depth)
@@ -164,6 +169,7 @@ class Endpoint:
                 self.received += 1
             else:
                 self.completed += 1
+                self.send_times_ns.append(wc.timestamp_ns)
         return len(completions)
 
     def wait_completed(self, total: int) -> None:

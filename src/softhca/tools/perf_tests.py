@@ -110,7 +110,7 @@ def measure_bandwidth(
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """So many messages had completed at that time."""
+    """So many messages had completed at that time of the adapter's clock."""
 
     messages: int
     seconds: float
@@ -133,17 +133,18 @@ def _stream(endpoint: Endpoint, what: Measurement, total: int, progress: Progres
     """Posts `total` messages; returns when how many had completed, from before the first on."""
     unsignaled, signaled = _requests(endpoint, what)
     batch = max(1, min(_BATCH, _BATCH_BYTES // what.size))
-    already = endpoint.completed
     posted = done = 0
-    marks = [_Mark(0, time.perf_counter())]
+    marks = [_Mark(0, time.monotonic())]
+    endpoint.send_times_ns.clear()
     while done < total:
         while posted < total and posted - done + batch <= TX_DEPTH:
             count = min(batch, total - posted)
             endpoint.post_send([unsignaled] * (count - 1) + [signaled])
             posted += count
         endpoint.wait_completed(endpoint.completed + 1)
-        done = min(total, (endpoint.completed - already) * batch)
-        marks.append(_Mark(done, time.perf_counter()))
+        while endpoint.send_times_ns:
+            done = min(total, done + batch)
+            marks.append(_Mark(done, endpoint.send_times_ns.popleft() / 1e9))
         progress(done, total)
     return marks
 
