@@ -16,7 +16,8 @@ namespace softhca {
 
 class RetryTimer {
  public:
-  static constexpr std::uint64_t kSmallestTimeoutNs = 8'000'000;
+  // Threads of a busy machine are kept from running for tens of milliseconds; that is no dead peer.
+  static constexpr std::uint64_t kSmallestTimeoutNs = 32'000'000;
   static constexpr std::uint64_t kSmallestProbeNs = 500'000;
   static constexpr std::uint64_t kAssumedRoundTripNs = 500'000;
   static constexpr std::uint64_t kLargestProbeNs = 500'000'000;
