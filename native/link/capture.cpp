@@ -109,6 +109,8 @@ std::size_t put_headers(Direction direction, const Datagram& datagram, std::uint
   const std::size_t ip_udp =
       encode_ip_udp(route, datagram.bytes.size(), ByteSpan(out + kEthernetBytes, kMaxIpUdpBytes));
   if (!dont_fragment) clear_dont_fragment(out + kEthernetBytes);
+  // Readers take UDP without a checksum over IPv6 for damaged.
+  if (!route.is_ipv4()) store_udp_checksum(ByteSpan(out + kEthernetBytes, ip_udp), datagram.bytes);
   return kEthernetBytes + ip_udp;
 }
 
