@@ -67,6 +67,9 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
   }
   const QpState from = state();
   attr.qp_state = to;
+  if (to != QpState::SQD) {
+    attr.sq_draining = false;
+  }
   if (from == QpState::INIT && to == QpState::RTR) {
     if (init.type == QpType::UD) {
       attr.path_mtu = services.active_mtu;

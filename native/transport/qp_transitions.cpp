@@ -111,7 +111,7 @@ std::span<const Allowed> table_of(QpType type) {
 Status check_transition(QpType type, QpState from, QpState to, std::uint32_t mask) {
   const std::uint32_t given = mask & ~std::uint32_t{kQpState};
   if (to == RESET || (to == ERR && from != RESET)) {
-    if ((given & ~std::uint32_t{kQpCurState}) != 0) {
+    if (given != 0) {
       return refuse(EINVAL, "attr_mask", mask, "RESET and ERR take no attributes");
     }
     return Status::success();
