@@ -72,6 +72,15 @@ def pattern(length: int, salt: int = 0) -> bytes:
     return bytes((i * 7 + (i >> 8) * 13 + salt) & 0xFF for i in range(length))
 
 
+def errno_of(call: Any, *arguments: Any, **keywords: Any) -> int:
+    """Calls; returns the errno of its refusal, or 0."""
+    try:
+        call(*arguments, **keywords)
+    except OSError as error:
+        return error.errno or -1
+    return 0
+
+
 class Region:
     """Registered memory of this process."""
 

@@ -1,0 +1,370 @@
+"""IBTA Vol 1, 9.7.5.2.8, 9.7.6 and 9.9.2: time-outs, RNR NAKs, and the counts that limit them."""
+
+from __future__ import annotations
+
+import pytest
+
+from softhca._adapter import QPState, WcStatus, rnr_delay_ns
+
+from .host import MS, pattern, read, send, write
+from .peer import ACK, NAK_SEQUENCE, connect, rnr
+
+SUCCESS = WcStatus.SUCCESS
+PSN = 0x800
+TIMEOUT_CODE = 14
+TIMEOUT_NS = 4096 << TIMEOUT_CODE
+
+# wire.md 6: the delay of each RNR timer code, in units of 10 us.
+RNR_DELAYS = [
+    *(65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192),
+    *(256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288),
+    *(16384, 24576, 32768, 49152),
+]
+
+
+def time_out(host) -> None:
+    """Lets exactly the ACK timer run out."""
+    deadline = host.hca.next_deadline_ns
+    assert deadline is not None
+    host.advance(deadline - host.now_ns)
+
+
+def test_9_7_6_the_oldest_unacknowledged_is_repeated_after_the_time_out(host):
+    qp, peer = connect(host)
+    qp.post(*(send(wr_id=number) for number in range(3)))
+    peer.take()
+    peer.ack(PSN)
+    host.advance(TIMEOUT_NS - 1)
+    assert peer.requests() == []
+    host.advance(1)
+    assert peer.requests() == [("SEND_ONLY", PSN + 1), ("SEND_ONLY", PSN + 2)]
+    assert qp.counters()["local_ack_timeout_err"] == 1
+
+
+@pytest.mark.parametrize("code", [1, 8, 12, 14, 20, 31])
+def test_9_7_6_the_time_out_is_never_shorter_than_4096_ns_times_2_to_the_code(host, code):
+    qp, peer = connect(host, timeout=code)
+    qp.post(send())
+    peer.take()
+    host.advance((4096 << code) - 1)
+    assert peer.requests() == []
+    # And not longer than four times that, nor than a minimum that suits software.
+    host.advance(max(3 * (4096 << code), 100 * MS))
+    assert peer.requests() == [("SEND_ONLY", PSN)]
+
+
+def test_9_7_6_time_out_0_waits_for_ever(host):
+    qp, peer = connect(host, timeout=0)
+    qp.post(send())
+    peer.take()
+    assert host.hca.next_deadline_ns is None
+    host.advance(3600 * 1000 * MS)
+    assert peer.requests() == []
+    peer.ack(PSN)
+    assert host.sends() == [(0, SUCCESS)]
+
+
+@pytest.mark.parametrize("retry_cnt", [0, 1, 3, 7])
+def test_9_9_2_retries_are_exceeded_after_exactly_retry_cnt_of_them(host, retry_cnt):
+    qp, peer = connect(host, retry_cnt=retry_cnt)
+    qp.post(send(wr_id=7))
+    attempts = len(peer.take())
+    while qp.state == QPState.RTS:
+        time_out(host)
+        attempts += len(peer.take())
+    assert attempts == 1 + retry_cnt
+    assert host.sends() == [(7, WcStatus.RETRY_EXC_ERR)]
+    assert qp.counters()["retry_exceeded_err"] == 1
+    assert host.hca.next_deadline_ns is None
+
+
+def test_9_9_2_any_progress_restores_the_retry_count(host):
+    """Otherwise a long transfer on a lossy path would die of its accumulated losses."""
+    qp, peer = connect(host, retry_cnt=2)
+    qp.post(*(send(wr_id=number) for number in range(10)))
+    peer.take()
+    for number in range(10):
+        for _ in range(2):
+            time_out(host)
+            assert peer.take()
+        peer.ack(PSN + number)
+    assert host.sends() == [(number, SUCCESS) for number in range(10)]
+    assert qp.state == QPState.RTS
+    assert qp.counters()["local_ack_timeout_err"] == 20
+
+
+def test_9_9_2_a_read_response_is_progress_too(host):
+    qp, peer = connect(host, retry_cnt=1, path_mtu=1)
+    memory = host.memory(1024)
+    qp.post(read(memory.sge(0, 1024)))
+    content = pattern(1024)
+    peer.take()
+    for number, name in enumerate(("FIRST", "FIRST", "FIRST", "ONLY")):
+        time_out(host)
+        assert peer.requests() == [("RDMA_READ_REQUEST", PSN + number)]
+        piece = content[256 * number : 256 * (number + 1)]
+        peer.response(f"RDMA_READ_RESPONSE_{name}", PSN + number, piece)
+    assert host.sends() == [(0, SUCCESS)]
+    assert memory.bytes == content
+
+
+def test_9_9_2_repeated_acks_are_no_progress(host):
+    qp, peer = connect(host, retry_cnt=1)
+    qp.post(send(wr_id=0), send(wr_id=1))
+    peer.take()
+    peer.ack(PSN)
+    time_out(host)
+    peer.take()
+    peer.ack(PSN)
+    time_out(host)
+    assert qp.state == QPState.ERR
+    assert host.sends() == [(0, SUCCESS), (1, WcStatus.RETRY_EXC_ERR)]
+
+
+def test_9_7_6_the_timer_stops_when_nothing_is_under_way(host):
+    qp, peer = connect(host)
+    qp.post(send())
+    peer.take()
+    peer.ack(PSN)
+    host.advance(3600 * 1000 * MS)
+    assert peer.requests() == []
+    assert host.sends() == [(0, SUCCESS)]
+    assert qp.state == QPState.RTS
+    assert qp.counters()["local_ack_timeout_err"] == 0
+
+
+def test_9_7_6_the_timer_starts_anew_with_each_acknowledgement(host):
+    qp, peer = connect(host)
+    qp.post(*(send(wr_id=number) for number in range(4)))
+    peer.take()
+    for number in range(3):
+        host.advance(TIMEOUT_NS - 1)
+        assert peer.requests() == []
+        peer.ack(PSN + number)
+    assert qp.counters()["local_ack_timeout_err"] == 0
+
+
+def test_9_7_6_a_repeat_begins_in_the_middle_of_a_message(host):
+    qp, peer = connect(host, path_mtu=1)
+    memory = host.memory(1024)
+    memory.bytes[:] = pattern(1024)
+    qp.post(write(memory.sge(), to=0x9000))
+    peer.take()
+    peer.ack(PSN + 1)
+    time_out(host)
+    middle, last = peer.take()
+    assert [p.opcode_name for p in (middle, last)] == [
+        "RC_RDMA_WRITE_MIDDLE",
+        "RC_RDMA_WRITE_LAST",
+    ]
+    assert (middle.psn, last.psn) == (PSN + 2, PSN + 3)
+    assert middle.payload + last.payload == pattern(1024)[512:]
+
+
+# --- receiver not ready, the requester's side
+
+
+@pytest.mark.parametrize("code", range(32))
+def test_9_7_5_2_8_the_rnr_delays_are_those_of_the_table(code):
+    assert rnr_delay_ns(code) == RNR_DELAYS[code] * 10_000
+
+
+@pytest.mark.parametrize("code", [0, 1, 12, 31])
+def test_9_7_5_2_8_after_an_rnr_nak_the_requester_waits_as_long_as_it_is_told(host, code):
+    qp, peer = connect(host)
+    qp.post(send(wr_id=1), send(wr_id=2))
+    peer.take()
+    peer.ack(PSN, rnr(code))
+    host.advance(rnr_delay_ns(code) - 1)
+    assert peer.requests() == []
+    time_out(host)
+    assert peer.requests() == [("SEND_ONLY", PSN), ("SEND_ONLY", PSN + 1)]
+    peer.ack(PSN + 1)
+    assert host.sends() == [(1, SUCCESS), (2, SUCCESS)]
+    assert qp.counters()["rcvd_rnr_err"] == 1
+
+
+def test_9_7_5_2_8_nothing_overtakes_a_request_that_waits(host):
+    qp, peer = connect(host)
+    qp.post(send(wr_id=1))
+    peer.take()
+    peer.ack(PSN, rnr(14))
+    qp.post(send(wr_id=2))
+    assert peer.requests() == []
+    time_out(host)
+    assert peer.requests() == [("SEND_ONLY", PSN), ("SEND_ONLY", PSN + 1)]
+
+
+def test_9_7_5_2_8_an_rnr_nak_acknowledges_what_came_before(host):
+    qp, peer = connect(host)
+    memory = host.memory(64)
+    qp.post(write(memory.sge(), wr_id=1), send(wr_id=2))
+    peer.take()
+    peer.ack(PSN + 1, rnr(12))
+    assert host.sends() == [(1, SUCCESS)]
+    time_out(host)
+    assert peer.requests() == [("SEND_ONLY", PSN + 1)]
+
+
+@pytest.mark.parametrize("rnr_retry", [0, 1, 3, 6])
+def test_9_9_2_rnr_retries_are_exceeded_after_exactly_rnr_retry_of_them(host, rnr_retry):
+    qp, peer = connect(host, rnr_retry=rnr_retry)
+    qp.post(send(wr_id=7))
+    attempts = 0
+    while qp.state == QPState.RTS:
+        attempts += len(peer.take())
+        peer.ack(PSN, rnr(12))
+        if qp.state == QPState.RTS:
+            time_out(host)
+    assert attempts == 1 + rnr_retry
+    assert host.sends() == [(7, WcStatus.RNR_RETRY_EXC_ERR)]
+    assert qp.counters()["rnr_nak_retry_err"] == 1
+
+
+def test_9_9_2_rnr_retry_7_is_without_end(host):
+    qp, peer = connect(host, rnr_retry=7)
+    qp.post(send())
+    for _ in range(100):
+        assert peer.requests() == [("SEND_ONLY", PSN)]
+        peer.ack(PSN, rnr(12))
+        time_out(host)
+    assert qp.state == QPState.RTS
+    peer.take()
+    peer.ack(PSN)
+    assert host.sends() == [(0, SUCCESS)]
+
+
+def test_9_9_2_progress_restores_the_rnr_retry_count(host):
+    qp, peer = connect(host, rnr_retry=2)
+    qp.post(*(send(wr_id=number) for number in range(5)))
+    for number in range(5):
+        for _ in range(2):
+            assert peer.take()
+            peer.ack(PSN + number, rnr(12))
+            time_out(host)
+        peer.take()
+        peer.ack(PSN + number)
+        qp.post(send(wr_id=100 + number))
+    assert host.sends() == [(number, SUCCESS) for number in range(5)]
+    assert qp.state == QPState.RTS
+
+
+def test_9_9_2_rnr_waits_do_not_count_as_time_outs(host):
+    qp, peer = connect(host, rnr_retry=7, retry_cnt=0)
+    qp.post(send())
+    for _ in range(5):
+        peer.take()
+        peer.ack(PSN, rnr(0))  # 655 ms, ten times the ACK time-out.
+        host.advance(rnr_delay_ns(0))
+    peer.take()
+    peer.ack(PSN)
+    assert host.sends() == [(0, SUCCESS)]
+    assert qp.counters()["local_ack_timeout_err"] == 0
+
+
+def test_9_9_2_repeats_of_one_rnr_nak_count_once(host):
+    qp, peer = connect(host, rnr_retry=1)
+    qp.post(send())
+    peer.take()
+    for _ in range(5):
+        peer.ack(PSN, rnr(12))
+    assert qp.state == QPState.RTS
+    time_out(host)
+    peer.take()
+    peer.ack(PSN)
+    assert host.sends() == [(0, SUCCESS)]
+
+
+# --- receiver not ready, the responder's side
+
+
+def test_9_7_5_2_8_without_a_receive_the_responder_sends_its_own_timer_code(host):
+    qp, peer = connect(host, min_rnr_timer=21)
+    peer.request("SEND_ONLY", b"too early")
+    assert peer.answers() == [(0x100, rnr(21))]
+    assert qp.state == QPState.RTS
+    assert qp.counters()["send_rnr_err"] == 1
+    assert qp.counters()["out_of_buffer"] == 1
+
+
+def test_9_7_5_2_8_min_rnr_timer_may_change_while_running(host):
+    qp, peer = connect(host, min_rnr_timer=21)
+    qp.modify(min_rnr_timer=3)
+    peer.request("SEND_ONLY")
+    assert peer.answers() == [(0x100, rnr(3))]
+
+
+def test_9_7_5_2_8_what_follows_a_refused_send_is_dropped_in_silence(host):
+    qp, peer = connect(host)
+    peer.request("SEND_ONLY", psn=0x100)
+    peer.request("SEND_ONLY", psn=0x101)
+    peer.request("SEND_ONLY", psn=0x102)
+    assert peer.answers() == [(0x100, rnr(12))]
+    for number in range(3):
+        qp.recv(host.memory(64).sge(), wr_id=number)
+    for number in range(3):
+        peer.request("SEND_ONLY", psn=0x100 + number)
+        assert peer.answers() == [(0x100 + number, ACK)]
+    assert host.receives() == [(number, SUCCESS) for number in range(3)]
+
+
+def test_9_7_5_2_8_a_repeat_that_again_finds_no_receive_is_refused_again(host):
+    _, peer = connect(host)
+    for _ in range(3):
+        peer.request("SEND_ONLY", psn=0x100)
+        assert peer.answers() == [(0x100, rnr(12))]
+
+
+def test_9_7_5_2_8_a_send_of_many_packets_is_refused_at_its_first(host):
+    _, peer = connect(host, path_mtu=1)
+    peer.request("SEND_FIRST", bytes(256), ack_request=False)
+    assert peer.answers() == [(0x100, rnr(12))]
+
+
+def test_9_7_5_2_8_a_write_with_immediate_is_refused_at_its_last_with_the_data_placed(host):
+    """Only the last packet needs a receive; the bytes before it are in memory already."""
+    qp, peer = connect(host, path_mtu=1)
+    memory = host.memory(1024)
+    content = pattern(600)
+    fields = {"virtual_address": memory.address, "rkey": memory.rkey, "dma_length": 600}
+    peer.request("RDMA_WRITE_FIRST", content[:256], ack_request=False, **fields)
+    peer.request("RDMA_WRITE_MIDDLE", content[256:512], ack_request=False)
+    last = {"psn": 0x102, "immediate": 0xABCD}
+    peer.request("RDMA_WRITE_LAST_WITH_IMMEDIATE", content[512:], **last)
+    assert peer.answers() == [(0x102, rnr(12))]
+    assert memory.bytes[:512] == content[:512]
+    assert host.receives() == []
+    qp.recv(wr_id=4)
+    peer.request("RDMA_WRITE_LAST_WITH_IMMEDIATE", content[512:], **last)
+    assert peer.answers() == [(0x102, ACK)]
+    (wc,) = host.recv_wcs()
+    assert (wc.wr_id, wc.byte_len, wc.immediate_or_rkey) == (4, 600, 0xABCD)
+    assert memory.bytes[:600] == content
+
+
+def test_9_7_5_2_8_plain_writes_reads_and_atomics_need_no_receive(host):
+    _, peer = connect(host, rq_psn=0)
+    memory = host.memory(64)
+    fields = {"virtual_address": memory.address, "rkey": memory.rkey, "dma_length": 8}
+    peer.request("RDMA_WRITE_ONLY", b"12345678", **fields)
+    peer.request("RDMA_READ_REQUEST", **fields)
+    peer.request("FETCH_ADD", atomic_address=memory.address, atomic_rkey=memory.rkey)
+    assert [answer[0] for answer in peer.answers()] == [0, 1, 2]
+
+
+# --- both at once
+
+
+def test_9_9_2_a_time_out_after_a_nak_still_counts(host):
+    """A NAK restarts nothing by itself: a peer that only ever NAKs is given up in the end."""
+    qp, peer = connect(host, retry_cnt=2)
+    qp.post(send(wr_id=3))
+    attempts = 0
+    while qp.state == QPState.RTS and attempts < 100:
+        attempts += len(peer.take())
+        peer.ack(PSN, NAK_SEQUENCE)
+        attempts += len(peer.take())
+        if qp.state == QPState.RTS:
+            time_out(host)
+    assert host.sends() == [(3, WcStatus.RETRY_EXC_ERR)]
+    assert attempts <= 2 * (1 + 2)

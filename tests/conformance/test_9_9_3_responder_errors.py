@@ -1,0 +1,204 @@
+"""IBTA Vol 1, 9.7.4.1.7 and 9.9.3: receives that fail, and a responder after a refusal."""
+
+from __future__ import annotations
+
+import pytest
+
+from softhca._adapter import Access, QPState, Reason, WcStatus
+
+from .host import pattern, send
+from .peer import ACK, NAK_ACCESS, NAK_INVALID, NAK_OPERATIONAL, NAK_SEQUENCE, Peer, connect
+
+SUCCESS, FLUSHED = WcStatus.SUCCESS, WcStatus.WR_FLUSH_ERR
+PSN = 0x100
+MTU = 256
+
+
+@pytest.fixture
+def served(host):
+    """(qp, peer, memory) with path MTU 256."""
+    qp, peer = connect(host, path_mtu=1)
+    return qp, peer, host.memory(4096)
+
+
+def reth(memory, length, *, at=0, rkey=None):
+    return {
+        "virtual_address": (memory.address + at) & 0xFFFFFFFFFFFFFFFF,
+        "rkey": memory.rkey if rkey is None else rkey,
+        "dma_length": length,
+    }
+
+
+# --- the receive (9.7.4.1.7)
+
+
+def test_9_9_3_a_receive_too_small_is_a_local_length_error_and_an_invalid_request(served):
+    qp, peer, memory = served
+    qp.recv(memory.sge(0, 10), wr_id=1)
+    qp.recv(memory.sge(100, 100), wr_id=2)
+    peer.request("SEND_ONLY", b"\xff" * 11)
+    assert peer.answers() == [(PSN, NAK_INVALID)]
+    assert qp.host.receives() == [(1, WcStatus.LOC_LEN_ERR), (2, FLUSHED)]
+    assert qp.state == QPState.ERR
+
+
+def test_9_9_3_a_receive_too_small_for_the_last_packet(served):
+    qp, peer, memory = served
+    qp.recv(memory.sge(0, MTU + 10), wr_id=1)
+    peer.request("SEND_FIRST", pattern(MTU), ack_request=False)
+    peer.request("SEND_LAST", b"\xff" * 11)
+    assert peer.answers() == [(PSN + 1, NAK_INVALID)]
+    assert qp.host.receives() == [(1, WcStatus.LOC_LEN_ERR)]
+    assert memory.bytes[MTU:] == bytes(4096 - MTU)
+
+
+BAD_RECEIVES = {
+    "an unknown lkey": lambda memory: (memory.address, 64, 0x7FFFFF00),
+    "outside its region": lambda memory: (memory.address + 4000, 97, memory.lkey),
+    "no LOCAL_WRITE": lambda memory: memory.host.memory(64, Access.REMOTE_READ).sge(),
+    "another protection domain": lambda m: m.host.memory(64, pd=m.host.hca.alloc_pd()).sge(),
+}
+
+
+@pytest.mark.parametrize("name", BAD_RECEIVES)
+def test_9_9_3_a_bad_receive_is_a_protection_error_and_a_remote_operational_error(served, name):
+    qp, peer, memory = served
+    qp.recv(BAD_RECEIVES[name](memory), wr_id=1)
+    qp.recv(memory.sge(), wr_id=2)
+    peer.request("SEND_ONLY", b"\xff" * 32)
+    assert peer.answers() == [(PSN, NAK_OPERATIONAL)]
+    assert qp.host.receives() == [(1, WcStatus.LOC_PROT_ERR), (2, FLUSHED)]
+    assert qp.state == QPState.ERR
+    assert memory.bytes == bytes(4096)
+
+
+def test_9_9_3_a_receive_is_checked_when_it_is_used_and_not_when_it_is_posted(served):
+    qp, peer, memory = served
+    qp.recv(memory.sge(0, 64), wr_id=1)
+    memory.dereg()
+    peer.request("SEND_ONLY", b"late")
+    assert peer.answers() == [(PSN, NAK_OPERATIONAL)]
+    (wc,) = qp.host.recv_wcs()
+    assert (wc.status, wc.reason) == (WcStatus.LOC_PROT_ERR, Reason.UNKNOWN_KEY)
+    assert wc.key == memory.lkey
+    assert memory.bytes == bytes(4096)
+
+
+def test_9_9_3_bytes_scatter_over_the_entries_of_a_receive(served):
+    qp, peer, memory = served
+    qp.recv(memory.sge(0, 3), memory.sge(100, 0), memory.sge(200, 300), wr_id=1)
+    content = pattern(280)
+    peer.request("SEND_FIRST", content[:MTU], ack_request=False)
+    peer.request("SEND_LAST", content[MTU:])
+    assert qp.host.receives() == [(1, SUCCESS)]
+    assert memory.bytes[:3] == content[:3]
+    assert memory.bytes[200:477] == content[3:]
+    assert memory.bytes[3:200] == bytes(197)
+
+
+# --- SEND with invalidate (9.9.6.3, class J)
+
+
+@pytest.mark.parametrize("opcode", ["SEND_ONLY_WITH_INVALIDATE", "SEND_LAST_WITH_INVALIDATE"])
+def test_9_9_6_an_invalidate_that_is_refused_is_answered_by_neither_ack_nor_nak(served, opcode):
+    """The peer learns of it by its own time-out; here the receive says so and the QP stops."""
+    qp, peer, memory = served
+    qp.recv(memory.sge(), wr_id=1)
+    qp.recv(memory.sge(), wr_id=2)
+    if "LAST" in opcode:
+        peer.request("SEND_FIRST", bytes(MTU), ack_request=False)
+    peer.request(opcode, b"data", invalidate_rkey=memory.rkey)
+    assert peer.answers() == []
+    first, second = qp.host.receives()
+    assert first[0] == 1
+    assert first[1] not in (SUCCESS, FLUSHED)
+    assert second == (2, FLUSHED)
+    assert qp.state == QPState.ERR
+    for _ in range(3):
+        peer.request(opcode, b"data", psn=PSN, invalidate_rkey=memory.rkey)
+    assert peer.answers() == []
+    # The region is as usable as before.
+    _, other = connect(qp.host, peer_qpn=0x99)
+    other.request("RDMA_WRITE_ONLY", b"12345678", **reth(memory, 8, at=1024))
+    assert other.answers() == [(PSN, ACK)]
+
+
+# --- afterwards
+
+
+def test_10_3_1_in_err_requests_are_dropped_without_an_answer(served):
+    qp, peer, memory = served
+    peer.request("RDMA_WRITE_ONLY", b"12345678", **reth(memory, 8, rkey=0xBAD00))
+    assert peer.answers() == [(PSN, NAK_ACCESS)]
+    for psn in (PSN, PSN + 1, PSN - 1):
+        assert peer.request("RDMA_WRITE_ONLY", b"12345678", psn=psn, **reth(memory, 8)) != ""
+    assert peer.answers() == []
+    assert qp.counters()["rx_wrong_state"] == 3
+    assert memory.bytes == bytes(4096)
+
+
+def test_9_9_3_answers_that_were_due_before_the_refusal_are_still_sent(served):
+    """In order: the ACK and READ response of good requests, then the NAK."""
+    qp, peer, memory = served
+    qp.recv(memory.sge(1024, 64), wr_id=1)
+    memory.bytes[:8] = b"contents"
+    peer.request("SEND_ONLY", b"fine")
+    peer.request("RDMA_READ_REQUEST", **reth(memory, 8))
+    peer.request("RDMA_WRITE_ONLY", b"12345678", **reth(memory, 8, rkey=0xBAD00))
+    assert peer.answers() == [
+        (PSN, ACK),
+        (PSN + 1, "RDMA_READ_RESPONSE_ONLY", b"contents"),
+        (PSN + 2, NAK_ACCESS),
+    ]
+
+
+def test_9_9_3_a_refusal_flushes_both_queues(served):
+    qp, peer, memory = served
+    for number in range(3):
+        qp.recv(memory.sge(), wr_id=number)
+    qp.post(send(wr_id=10), send(wr_id=11, flags=0))
+    peer.take()
+    peer.request("RDMA_WRITE_ONLY", b"12345678", **reth(memory, 8, rkey=0xBAD00))
+    assert qp.host.receives() == [(number, FLUSHED) for number in range(3)]
+    assert qp.host.sends() == [(10, FLUSHED), (11, FLUSHED)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("pkey", 0x1234), ("destination_qpn", 0x123456), ("version", 1)]
+)
+def test_9_6_a_packet_that_is_not_for_this_queue_pair_is_dropped_in_silence(served, field, value):
+    qp, peer, memory = served
+    qp.recv(memory.sge())
+    assert peer.request("SEND_ONLY", b"x", psn=PSN, **{field: value}) != ""
+    assert peer.answers() == []
+    assert qp.state == QPState.RTS
+    assert qp.query().rq_psn == PSN
+
+
+def test_9_6_a_packet_from_another_address_than_the_peers_is_dropped(served):
+    qp, peer, memory = served
+    qp.recv(memory.sge())
+    stranger = Peer(qp, address="10.9.0.77")
+    assert stranger.request("SEND_ONLY", b"x", psn=PSN) != ""
+    assert stranger.answers() == peer.answers() == []
+    assert qp.host.receives() == []
+
+
+def test_9_6_a_packet_of_another_service_type_is_dropped(served):
+    qp, peer, memory = served
+    qp.recv(memory.sge())
+    for prefix in ("UC", "UD", "XRC"):
+        peer.prefix = prefix
+        assert peer.request("SEND_ONLY", b"x", psn=PSN) != ""
+    assert peer.answers() == []
+    assert qp.state == QPState.RTS
+
+
+def test_9_7_4_a_sequence_error_refuses_nothing_for_good(served):
+    qp, peer, memory = served
+    qp.recv(memory.sge())
+    peer.request("SEND_ONLY", psn=PSN + 5)
+    assert peer.answers() == [(PSN, NAK_SEQUENCE)]
+    peer.request("SEND_ONLY", psn=PSN)
+    assert peer.answers() == [(PSN, ACK)]
+    assert qp.host.events() == []
