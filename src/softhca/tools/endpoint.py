@@ -19,6 +19,10 @@ from softhca.tools.side_channel import SideChannel
 GRH_BYTES = 40  # What a UD receive has in front of its message.
 ATOMIC_BYTES = 8
 
+# 0.5 s: with the default seven retries an end is given up after 4 s, not after half a second, in
+# which a busy machine may well not let it run. Losses are repaired by early probes, long before.
+_ACK_TIMEOUT_CODE = 17
+
 _SEND_TIMES = 1024  # More than ever complete between two looks at them.
 
 # Empty polls between two looks at the clock, and after how long without a completion to look
@@ -132,7 +136,8 @@ class Endpoint:
                 "remote_qkey": self.peer.qkey or self.initiator.query().qkey,
             }
         else:
-            self.initiator.connect(self.peer)
+            reliable = {} if self.service is Service.UC else {"timeout": _ACK_TIMEOUT_CODE}
+            self.initiator.connect(self.peer, **reliable)
             if self.target is not self.initiator:
                 self.target.connect(initiator)
                 self.options = {"srqn": self.peer.srqn}
