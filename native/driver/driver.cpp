@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 
@@ -22,17 +23,21 @@ constexpr std::uint64_t kPollingNs = 100'000;
 // while the caller goes on, and bounds how long peers wait once the caller has stopped.
 constexpr std::uint64_t kMinAsideNs = 100'000;
 constexpr std::uint64_t kMaxAsideNs = 1'000'000;
+// A caller's fruitless polls cost nobody else the processor after this time.
+constexpr std::uint64_t kYieldAfterNs = 50'000;
 // Rounds of up to 64 packets each. A caller wants to return soon; the thread has nothing else to
 // do, but looks whether it shall stop.
 constexpr int kCallerRounds = 4;
 constexpr int kThreadRounds = 64;
 
-// Signals are for the threads of the program; ours would only interrupt its sleep.
+// Signals are for the threads of the program; ours would only interrupt its sleep. Those of its own
+// faults stay open: memory that disappears under a copy is found out by one.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
-    sigset_t all;
+    sigset_t all{};
     sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -40,7 +45,7 @@ class SignalsBlocked {
   SignalsBlocked& operator=(const SignalsBlocked&) = delete;
 
  private:
-  sigset_t before_;
+  sigset_t before_{};
 };
 
 DriverError system_error(const char* what, int error) {
@@ -162,10 +167,24 @@ Result<std::size_t> Driver::poll_cq(std::uint32_t cq, std::span<Completion> out)
     std::unique_lock lock(guarded_->mutex);
     const Result<std::size_t> polled = guarded_->adapter.poll_cq(cq, out);
     lock.unlock();
-    if (!polled.ok() || polled.value > 0 || attempt > 0) return polled;
-    last_poll_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+    if (!polled.ok() || polled.value > 0) {
+      polling_since_ns_.store(0, std::memory_order_relaxed);
+      return polled;
+    }
+    if (attempt > 0) return polled;
+    be_patient();
     pump(kReceive);
   }
+}
+
+// A caller that has polled for longer than a round trip lets others have the processor: the peer it
+// waits for may be one of them, where there are more programs than processors.
+void Driver::be_patient() {
+  const std::uint64_t now_ns = monotonic_ns();
+  last_poll_ns_.store(now_ns, std::memory_order_relaxed);
+  const std::uint64_t since_ns = polling_since_ns_.load(std::memory_order_relaxed);
+  if (since_ns == 0) polling_since_ns_.store(now_ns, std::memory_order_relaxed);
+  if (since_ns != 0 && now_ns - since_ns > kYieldAfterNs) sched_yield();
 }
 
 // A caller's share of the work. What is left when it has done enough goes to the thread.

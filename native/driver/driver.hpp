@@ -94,6 +94,7 @@ class Driver {
   DriverError start_thread();
   void abandon();
 
+  void be_patient();
   void pump(unsigned work);
   Outcome progress(unsigned work, int max_rounds);
   bool try_enter() { return !engine_busy_.exchange(true); }
@@ -130,6 +131,8 @@ class Driver {
   std::atomic<bool> work_left_{false};  // A caller stopped with work to do; the thread goes on.
   std::atomic<ThreadState> thread_state_{ThreadState::RUNNING};
   std::atomic<std::uint64_t> last_poll_ns_{0};
+  std::atomic<std::uint64_t> polling_since_ns_{
+      0};              // First poll of a row that found nothing; 0: none.
   int ready_fd_ = -1;  // Of the wire; it never changes while the thread runs.
   FileDescriptor kick_;
   std::unique_ptr<std::thread> thread_;
