@@ -63,7 +63,7 @@ def _defaults(qp: QP, info: QPInfo | None) -> dict[str, Any]:
         "qp_access_flags": _ALL_REMOTE,
         "qkey": DEFAULT_QKEY,
         "min_rnr_timer": 12,
-        "timeout": 14,
+        "timeout": 16,
         "retry_cnt": 7,
         "rnr_retry": 7,
         "sq_psn": qp.psn,

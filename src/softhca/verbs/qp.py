@@ -155,7 +155,7 @@ class QP(VerbsObject):
     def connect(self, info: QPInfo | None = None, **overrides: Any) -> None:
         """Brings the queue pair through INIT and RTR to RTS, connected to `info`.
 
-        By default: all remote rights, the smaller path MTU of both ports, timeout 14 (67 ms),
+        By default: all remote rights, the smaller path MTU of both ports, timeout 16 (268 ms),
         retry_cnt 7, rnr_retry 7 (without end), min_rnr_timer 12 (0.64 ms), as many READs and
         atomics under way as both sides can.
 
