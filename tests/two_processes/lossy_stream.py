@@ -23,7 +23,7 @@ from softhca.testing import Faults
 
 from .blocks import BLOCK_BYTES, DEPTH, block, expected
 
-CONNECT = {"timeout": 14, "retry_cnt": 7, "rnr_retry": 7, "min_rnr_timer": 12}
+CONNECT = {"timeout": 16, "retry_cnt": 7, "rnr_retry": 7, "min_rnr_timer": 12}
 NAMES = ("drop", "duplicate", "reorder", "corrupt")
 
 
