@@ -1,0 +1,79 @@
+"""The README's example, the examples' programs and the documents' links do what they say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
+
+
+def run_python(*arguments: str, cwd: Path | None = None) -> str:
+    """Runs a program, any warning of which is an error; returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+def code_blocks(document: Path, language: str) -> list[str]:
+    """The fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.M | re.S)
+
+
+def test_the_readmes_example_runs_as_printed() -> None:
+    (example,) = code_blocks(TOP / "README.md", "python")
+    assert len([line for line in example.splitlines() if line.strip()]) <= 15
+    printed = run_python("-c", example)
+    assert printed == "SUCCESS b'over the wire, and straight into memory'\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("two_processes", ["immediate 0xf00d, all chunks in place: True", "wrote 1000000 bytes"]),
+        ("shared_counter", ["the counter stands at 1000", "every ticket once: True"]),
+        ("refusals", ["REM_ACCESS_ERR", "RNR_RETRY_EXC_ERR", "is now in ERR", "(EINVAL)"]),
+    ],
+)
+def test_an_example_program(name: str, says: list[str]) -> None:
+    printed = run_python(str(TOP / "examples" / f"{name}.py"))
+    for text in says:
+        assert text in printed
+
+
+def test_every_example_is_tested() -> None:
+    names = {path.stem for path in (TOP / "examples").glob("*.py")}
+    assert names == {"two_processes", "shared_counter", "refusals"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [d for d in DOCUMENTS if code_blocks(d, "python") and d.name != "README.md"],
+    ids=lambda document: document.name,
+)
+def test_the_guides_examples_run_in_their_order(document: Path, tmp_path: Path) -> None:
+    program = tmp_path / "guide.py"
+    program.write_text("\n".join(code_blocks(document, "python")))
+    run_python(str(program), cwd=tmp_path)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(TOP)))
+def test_links_lead_somewhere(document: Path) -> None:
+    text = document.read_text()
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (document.parent / target).exists(), target
+    # Paths in backticks, where they look like files of this repository.
+    for path in re.findall(r"`((?:native|src|tests|docs|examples|bench)/[\w./-]+)`", text):
+        assert (TOP / path).exists(), path
