@@ -9,14 +9,15 @@ namespace softhca {
 namespace {
 
 // Every limit by its name: read for a query, and lowered by tests.
-#define SOFTHCA_LIMITS(X)                                                                      \
-  X(max_pd)                                                                                    \
-  X(max_mr)                                                                                    \
-  X(max_cq)                                                                                    \
-  X(max_cqe)                                                                                   \
-  X(max_qp) X(max_qp_wr) X(max_sge) X(max_inline_data) X(max_srq) X(max_srq_wr) X(max_srq_sge) \
-      X(max_ah) X(max_xrcd) X(max_qp_rd_atom) X(max_qp_init_rd_atom) X(max_mcast_grp)          \
-          X(max_mcast_qp_attach) X(max_mr_size) X(max_msg_sz) X(max_pkeys) X(gid_table_len)
+#define SOFTHCA_LIMITS(X)                                                                          \
+  X(max_pd)                                                                                        \
+  X(max_mr)                                                                                        \
+  X(max_cq)                                                                                        \
+  X(max_cqe)                                                                                       \
+  X(max_qp)                                                                                        \
+  X(max_qp_wr) X(max_sge) X(max_inline_data) X(max_srq) X(max_srq_wr) X(max_srq_sge) X(max_ah)     \
+      X(max_xrcd) X(max_qp_rd_atom) X(max_qp_init_rd_atom) X(max_mcast_grp) X(max_mcast_qp_attach) \
+          X(max_mr_size) X(max_msg_sz) X(max_pkeys) X(gid_table_len)
 
 nb::dict dict_of(const Limits& limits) {
   nb::dict out;
@@ -72,7 +73,7 @@ void demand_driver(const DriverError& error) {
 
 Hca* open(const std::string& address, const std::string& capture_path, const Rates& send_faults,
           const Rates& receive_faults, std::uint64_t fault_seed, std::uint64_t seed,
-          IcrcLevel icrc_level, const LimitsDict& limits) {
+          IcrcLevel icrc_level, std::uint8_t max_mtu, const LimitsDict& limits) {
   OpenOptions options;
   options.address = address;
   options.capture_path = capture_path;
@@ -81,6 +82,7 @@ Hca* open(const std::string& address, const std::string& capture_path, const Rat
   options.faults.seed = fault_seed;
   options.seed = seed;
   options.icrc_level = icrc_level;
+  options.max_mtu = max_mtu;
   options.limits = limits_of(limits);
   OpenedDevice device;
   DriverError error;
@@ -146,7 +148,7 @@ void bind_opening(HcaClass& hca) {
           "An adapter without a driver: the caller moves its packets and its time.")
       .def_static("open", &open, nb::kw_only(), nb::arg("address"), nb::arg("capture_path"),
                   nb::arg("send_faults"), nb::arg("receive_faults"), nb::arg("fault_seed"),
-                  nb::arg("seed"), nb::arg("icrc_level"), nb::arg("limits"),
+                  nb::arg("seed"), nb::arg("icrc_level"), nb::arg("max_mtu"), nb::arg("limits"),
                   "An adapter on the wire, with a driver of its own.")
       .def("close", &Hca::close, nb::call_guard<nb::gil_scoped_release>());
 }

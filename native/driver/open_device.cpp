@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "vocabulary/enums.hpp"
@@ -59,6 +60,7 @@ DriverError open_device(const OpenOptions& options, OpenedDevice& device) {
   AdapterConfig config = adapter_config(*link);
   config.seed = options.seed != 0 ? options.seed : system_entropy();
   config.icrc_level = options.icrc_level;
+  config.active_mtu = std::min(config.active_mtu, options.max_mtu);
   config.limits = options.limits;
   opened.adapter = std::make_shared<GuardedAdapter>(std::move(config));
   opened.driver = std::make_unique<Driver>(opened.adapter, std::move(link),

@@ -17,6 +17,7 @@ struct OpenOptions {
   std::size_t source_port_count = 4;
   std::uint64_t seed = 0;  // 0: the system's entropy.
   IcrcLevel icrc_level = IcrcLevel::SOLVE;
+  std::uint8_t max_mtu = 5;  // Mtu code; the port's is smaller where the interface carries less.
   Limits limits;
 };
 

@@ -40,6 +40,20 @@ def test_the_descriptor_is_readable_while_an_event_waits() -> None:
         assert (event.event_type, event.element) == (EventType.QP_ACCESS_ERR, far)
 
 
+def test_waiting_for_an_armed_completion_queue() -> None:
+    with hca.open() as a, hca.open() as b:
+        pair = Pair(Host(a), Host(b), None)
+        near, far = pair.connected()
+        far.post_recv(hca.Recv(pair.b.mr[:8]))
+        assert pair.b.cq.req_notify(NotifyFlags.NEXT_COMP) == 0
+        with pytest.raises(TimeoutError):
+            b.get_cq_event(0)
+        near.post_send(hca.Send(pair.a.mr[:8]))
+        assert b.get_cq_event(10) is pair.b.cq
+        assert [wc.byte_len for wc in pair.b.cq.poll()] == [8]
+        assert b.poll_cq_event() is None  # One event for one arming.
+
+
 def test_communication_is_established_by_the_first_packet(simulated: Pair) -> None:
     near, far = simulated.a.qp(), simulated.b.qp()
     near.connect(far.info())

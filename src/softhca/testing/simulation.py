@@ -36,12 +36,11 @@ def open_simulated(
         retry_early: Probe for lost tails before the ACK timer runs out.
         limits: Limits to lower or raise, by their names in `DeviceAttr`.
     """
-    code = mtu_code(mtu)
     address = GID(gid)
     hca = _adapter.Hca(
         gids=[address.raw],
         seed=seed,
-        active_mtu=code,
+        active_mtu=mtu_code(mtu),
         node_guid=int.from_bytes(address.raw[8:], "big"),
         udp_source_ports=[0xC000],
         icrc_level=icrc_level(icrc),
@@ -49,7 +48,7 @@ def open_simulated(
         retry_early=retry_early,
         limits=limits or {},
     )
-    return Device(hca, name=name or f"simulated-{address.ip}", mtu=code, seed=seed)
+    return Device(hca, name=name or f"simulated-{address.ip}", seed=seed)
 
 
 @dataclass(order=True)

@@ -6,8 +6,6 @@ import atexit
 import errno
 import os
 import random
-import select
-import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,13 @@ from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
 from softhca.verbs.enums import AtomicCap, IcrcLevel, Mtu, PortState
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.events import CQ_EVENTS, QP_EVENTS, SRQ_EVENTS, AsyncEvent
+from softhca.verbs.events import (
+    CQ_EVENTS,
+    QP_EVENTS,
+    SRQ_EVENTS,
+    AsyncEvent,
+    wait_for_event,
+)
 from softhca.verbs.gid import GID
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.pd import PD
@@ -47,14 +51,11 @@ class Device(VerbsObject):
 
     kind = "device"
 
-    def __init__(
-        self, hca: _adapter.Hca, *, name: str | None, mtu: Mtu | None, seed: int | None
-    ) -> None:
+    def __init__(self, hca: _adapter.Hca, *, name: str | None, seed: int | None) -> None:
         self._gid = GID(hca.gids[0])
         self.name = name if name is not None else f"softhca-{self._gid.ip}"
         self._random = random.Random(seed)
-        active_mtu = Mtu(hca.query_port().active_mtu)
-        self._mtu = active_mtu if mtu is None else Mtu(min(active_mtu, mtu))
+        self._mtu = Mtu(hca.query_port().active_mtu)
         limits = hca.limits()
         self.max_rd_atomic: int = min(limits["max_qp_rd_atom"], limits["max_qp_init_rd_atom"])
         self._qps: weakref.WeakValueDictionary[int, QP] = weakref.WeakValueDictionary()
@@ -114,7 +115,7 @@ class Device(VerbsObject):
         return PortAttr(
             state=PortState(attr.state),
             max_mtu=Mtu(attr.max_mtu),
-            active_mtu=self._mtu,
+            active_mtu=Mtu(attr.active_mtu),
             gid_tbl_len=attr.gid_tbl_len,
             pkey_tbl_len=attr.pkey_tbl_len,
             max_msg_sz=attr.max_msg_sz,
@@ -194,26 +195,37 @@ class Device(VerbsObject):
             TimeoutError: If none came in time.
             VerbsError: EOPNOTSUPP, on a simulated device, where nothing happens while one waits.
         """
-        fd = self._hca.async_event_fd
-        if fd < 0:
-            raise VerbsError(
-                errno.EOPNOTSUPP, "device", None, "is simulated: use poll_async_event()"
-            )
-        poller = select.poll()
-        poller.register(fd, select.POLLIN)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            event = self.poll_async_event()
-            if event is not None:
-                return event
-            left_ms = None if deadline is None else (deadline - time.monotonic()) * 1000
-            if left_ms is not None and left_ms <= 0:
-                raise TimeoutError(f"no asynchronous event within {timeout} s")
-            poller.poll(left_ms)
+        return wait_for_event(self._hca.async_event_fd, self.poll_async_event, timeout)
 
     def async_event_fileno(self) -> int:
         """A descriptor that is readable while an asynchronous event waits, for select."""
         return self._hca.async_event_fd
+
+    def poll_cq_event(self) -> CQ | None:
+        """Takes the oldest completion event: the CQ that was armed; None if there is none."""
+        while (taken := self._hca.next_completion_event()) is not None:
+            cq = self._cqs.get(taken[1])
+            if cq is not None:  # Else it was closed meanwhile.
+                return cq
+        return None
+
+    def get_cq_event(self, timeout: float | None = None) -> CQ:
+        """Waits for a completion event of any armed CQ and returns the CQ (ibv_get_cq_event).
+
+        Arm it with `cq.req_notify()`, then poll once more before waiting.
+
+        Args:
+            timeout: Seconds; None waits for ever.
+
+        Raises:
+            TimeoutError: If none came in time.
+            VerbsError: EOPNOTSUPP, on a simulated device, where nothing happens while one waits.
+        """
+        return wait_for_event(self._hca.completion_event_fd, self.poll_cq_event, timeout)
+
+    def cq_event_fileno(self) -> int:
+        """A descriptor that is readable while a completion event waits, for select."""
+        return self._hca.completion_event_fd
 
     def __repr__(self) -> str:
         return f"<Device {self.name}>"
@@ -281,7 +293,6 @@ def open(
     send_faults, receive_faults, fault_seed = (
         faults.rates() if faults is not None else (_NO_FAULTS, _NO_FAULTS, 1)
     )
-    code = None if mtu is None else mtu_code(mtu)
     try:
         hca = _adapter.Hca.open(
             address=address or "",
@@ -292,6 +303,7 @@ def open(
             # 0 would take the system's entropy.
             seed=0 if seed is None else 1 + unsigned("seed", seed, 63),
             icrc_level=icrc_level(icrc),
+            max_mtu=Mtu.MTU_4096 if mtu is None else mtu_code(mtu),
             limits={},
         )
     except VerbsError:
@@ -300,7 +312,7 @@ def open(
         raise VerbsError(
             error.errno or errno.EIO, "address", address, str(error.strerror)
         ) from None
-    return Device(hca, name=name, mtu=code, seed=seed)
+    return Device(hca, name=name, seed=seed)
 
 
 _NO_FAULTS = (0.0, 0.0, 0.0, 0.0)

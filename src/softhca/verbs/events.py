@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import select
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from softhca.verbs.enums import EventType
+from softhca.verbs.errors import VerbsError
 
 if TYPE_CHECKING:
     from softhca.verbs.cq import CQ
@@ -41,3 +46,28 @@ QP_EVENTS = frozenset(
 )
 SRQ_EVENTS = frozenset({EventType.SRQ_ERR, EventType.SRQ_LIMIT_REACHED})
 CQ_EVENTS = frozenset({EventType.CQ_ERR})
+
+
+E = TypeVar("E")
+
+
+def wait_for_event(fd: int, take: Callable[[], E | None], timeout: float | None) -> E:
+    """Takes an event, waiting on its descriptor while there is none.
+
+    Raises:
+        TimeoutError: If none came within `timeout` seconds.
+        VerbsError: EOPNOTSUPP, without a descriptor: the device is simulated.
+    """
+    if fd < 0:
+        raise VerbsError(errno.EOPNOTSUPP, "device", None, "is simulated: poll for events")
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        event = take()
+        if event is not None:
+            return event
+        left_ms = None if deadline is None else (deadline - time.monotonic()) * 1000
+        if left_ms is not None and left_ms <= 0:
+            raise TimeoutError(f"no event within {timeout} s")
+        poller.poll(left_ms)
