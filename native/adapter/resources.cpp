@@ -279,6 +279,13 @@ Status Adapter::destroy_srq(std::uint32_t handle) {
   if (srq->users != 0) {
     return in_use("srq", srq->users);
   }
+  // An XRC target is no user of the queue, but completes on its CQ what it has begun to receive.
+  bool filling = false;
+  state_->qps.for_each(
+      [&](const QueuePair& qp) { filling = filling || qp.responder.fills_receive_of(*srq); });
+  if (filling) {
+    return refuse(EBUSY, "srq", handle, "a target is receiving a message from it");
+  }
   --state_->pds.find(srq->pd)->users;
   if (srq->xrcd != 0) {
     --state_->xrcds.find(srq->xrcd)->users;

@@ -63,6 +63,17 @@ SharedReceiveQueue* Adapter::State::find_xrc_srq(std::uint32_t srqn, std::uint32
   return srq != nullptr && srq->xrcd == xrcd ? srq : nullptr;
 }
 
+// A target completes its receives on the CQs of its domain's shared receive queues.
+bool Adapter::State::completes_through_xrc(const QueuePair& qp, const CompletionQueue& cq) {
+  bool found = false;
+  if (qp.init.type == QpType::XRC_RECV) {
+    srqs.for_each([&](const SharedReceiveQueue& srq) {
+      found = found || (srq.xrcd == qp.init.xrcd && srq.cq == cq.handle());
+    });
+  }
+  return found;
+}
+
 void Adapter::State::settle_overflows() {
   while (!overflowed_cqs.empty()) {
     const CompletionQueue* cq = cqs.find(overflowed_cqs.back());
@@ -71,7 +82,8 @@ void Adapter::State::settle_overflows() {
       continue;
     }
     qps.for_each([&](QueuePair& qp) {
-      const bool uses = qp.queues.send_cq == cq || qp.queues.recv_cq == cq;
+      const bool uses =
+          qp.queues.send_cq == cq || qp.queues.recv_cq == cq || completes_through_xrc(qp, *cq);
       if (uses && qp.state() != QpState::RESET && qp.state() != QpState::ERR) {
         raise(EventType::QP_FATAL, qp.qpn);
         qp.responder.silence();

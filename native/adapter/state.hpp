@@ -43,6 +43,7 @@ struct Adapter::State final : Services {
   // Ends every call that may have added completions: an overflowed CQ takes its queue pairs to
   // error.
   void settle_overflows();
+  bool completes_through_xrc(const QueuePair& qp, const CompletionQueue& cq);
   // The route that an address vector stands for, sent by `qpn`.
   Route route_to(const AhAttr& attr, std::uint32_t qpn) const;
   Status check_ah(const AhAttr& attr) const;

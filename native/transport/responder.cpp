@@ -122,31 +122,41 @@ Responder::Step Responder::execute_read(const Packet& packet) {
 
 Responder::Step Responder::execute_atomic(const Packet& packet) {
   qp_.count(&Counters::rx_atomic_requests);
-  const AtomicEth& atomic = packet.atomic;
-  MemoryTable& memory = qp_.services.memory;
-  std::uint64_t original = 0;
-  const AccessFault fault =
-      opcode_operation(packet.bth.opcode) == Operation::COMPARE_SWAP
-          ? memory.compare_swap(access_pd_, atomic.rkey, atomic.virtual_address, atomic.compare,
-                                atomic.swap_add, original)
-          : memory.fetch_add(access_pd_, atomic.rkey, atomic.virtual_address, atomic.swap_add,
-                             original);
-  if (!fault.ok()) {
-    qp_.count(&Counters::resp_remote_access_errors);
-    return refuse_request(NakCode::REMOTE_ACCESS_ERROR, fault);
+  Resource atomic;
+  atomic.used = atomic.replying = true;
+  atomic.first_psn = packet.bth.psn;
+  atomic.msn = psn_add(msn_, 1);
+  atomic.address = packet.atomic.virtual_address;
+  atomic.rkey = packet.atomic.rkey;
+  atomic.pd = access_pd_;
+  atomic.swaps = opcode_operation(packet.bth.opcode) == Operation::COMPARE_SWAP;
+  atomic.swap_add = packet.atomic.swap_add;
+  atomic.compare = packet.atomic.compare;
+  // A READ reads when its responses leave, and an atomic behind it must not change what it sees
+  // (IBTA Vol 1, table 79).
+  if (!owes_read()) {
+    const AccessFault fault = run_atomic(atomic);
+    if (!fault.ok()) {
+      qp_.count(&Counters::resp_remote_access_errors);
+      return refuse_request(NakCode::REMOTE_ACCESS_ERROR, fault);
+    }
   }
-  std::uint32_t index = 0;
-  Resource& resource = *take_resource(index);
-  resource.is_read = false;
-  resource.first_psn = packet.bth.psn;
-  resource.psn_count = 1;
-  resource.original = original;
-  resource.msn = psn_add(msn_, 1);
   Reply reply;
   reply.kind = ReplyKind::ATOMIC;
-  reply.resource = index;
+  *take_resource(reply.resource) = atomic;
   replies_.push_back(reply);
   return Step::CONTINUE;
+}
+
+AccessFault Responder::run_atomic(Resource& resource) {
+  MemoryTable& memory = qp_.services.memory;
+  resource.executed = true;
+  if (resource.swaps) {
+    return memory.compare_swap(resource.pd, resource.rkey, resource.address, resource.compare,
+                               resource.swap_add, resource.original);
+  }
+  return memory.fetch_add(resource.pd, resource.rkey, resource.address, resource.swap_add,
+                          resource.original);
 }
 
 // The packet is executed: its PSNs are used up, and it is acknowledged if it asks for that.
@@ -291,6 +301,7 @@ bool Responder::take_receive(const Packet& packet) {
   }
   ring.pop(receive_);
   has_receive_ = true;
+  receive_srq_ = srq == nullptr ? 0 : srq->handle;
   if (srq != nullptr) {
     receive_pd_ = srq->pd;
     if (srq->limit_reached()) {

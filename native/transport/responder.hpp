@@ -8,6 +8,7 @@
 
 #include "memory/memory_table.hpp"
 #include "queue/receive_queue.hpp"
+#include "queue/shared_receive_queue.hpp"
 #include "transport/outgoing_packet.hpp"
 #include "wire/packet.hpp"
 #include "wire/syndrome.hpp"
@@ -40,6 +41,10 @@ class Responder {
   // Completes the receive that a message was filling, then all that are posted, as flushed.
   void flush();
   std::uint32_t rq_psn() const { return expected_psn_; }
+  // A receive of this queue is being filled.
+  bool fills_receive_of(const SharedReceiveQueue& srq) const {
+    return has_receive_ && receive_srq_ == srq.handle;
+  }
   // wr_id of the receive being filled, for captures.
   bool current_receive(std::uint64_t& wr_id) const;
 
@@ -73,6 +78,10 @@ class Responder {
     std::uint32_t pd = 0;
     std::uint32_t length = 0;
     std::uint64_t original = 0;  // Atomics: what the address held.
+    bool executed = false;       // Atomics: false while one waits behind a READ.
+    bool swaps = false;          // Atomics: COMPARE_SWAP, not FETCH_ADD.
+    std::uint64_t swap_add = 0;
+    std::uint64_t compare = 0;
   };
 
   // Checks, in their order (responder_checks.cpp).
@@ -89,6 +98,7 @@ class Responder {
   Step execute_write(const Packet& packet);
   Step execute_read(const Packet& packet);
   Step execute_atomic(const Packet& packet);
+  AccessFault run_atomic(Resource& resource);
   void finish_packet(const Packet& packet);
   void finish_message(const Packet& packet);
   void complete_receive(const Packet& packet);
@@ -109,12 +119,14 @@ class Responder {
   void on_duplicate_read(const Packet& packet);
   void on_duplicate_atomic(const Packet& packet);
   bool owes_answer(std::uint32_t resource) const;
+  bool owes_read() const;
   Resource* take_resource(std::uint32_t& index);
   void push_acknowledge(std::uint32_t psn);
   void push_nak(std::uint32_t psn, std::uint8_t syndrome);
   bool send_acknowledge(ByteSpan buffer, OutgoingPacket& out);
   bool send_atomic(ByteSpan buffer, OutgoingPacket& out);
   bool send_read(ByteSpan buffer, OutgoingPacket& out);
+  void refuse_late(Resource& resource, std::uint32_t psn);
 
   QueuePair& qp_;
   std::uint32_t expected_psn_ = 0;
@@ -135,6 +147,7 @@ class Responder {
   TakenReceive receive_;
   CompletionQueue* receive_cq_ = nullptr;
   std::uint32_t receive_pd_ = 0;
+  std::uint32_t receive_srq_ = 0;  // Where it was taken from; 0: the queue pair's own.
 
   std::vector<Resource> resources_;
   std::uint32_t next_resource_ = 0;

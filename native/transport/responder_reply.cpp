@@ -88,6 +88,11 @@ bool Responder::owes_answer(std::uint32_t resource) const {
   });
 }
 
+bool Responder::owes_read() const {
+  return std::ranges::any_of(
+      replies_, [](const Reply& reply) { return reply.kind == ReplyKind::READ && !reply.repeats; });
+}
+
 Responder::Resource* Responder::take_resource(std::uint32_t& index) {
   index = next_resource_;
   next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());
@@ -130,7 +135,10 @@ bool Responder::next_packet(ByteSpan buffer, OutgoingPacket& out) {
       case ReplyKind::ACKNOWLEDGE:
         return send_acknowledge(buffer, out);
       case ReplyKind::ATOMIC:
-        return send_atomic(buffer, out);
+        if (send_atomic(buffer, out)) {
+          return true;
+        }
+        break;
       case ReplyKind::READ:
         if (send_read(buffer, out)) {
           return true;
@@ -150,8 +158,24 @@ bool Responder::send_acknowledge(ByteSpan buffer, OutgoingPacket& out) {
   return true;
 }
 
+// The region was good when the request came, and is no longer.
+void Responder::refuse_late(Resource& resource, std::uint32_t psn) {
+  replies_.clear();
+  resource.replying = false;
+  if (qp_.state() != QpState::ERR) {
+    qp_.count(&Counters::resp_remote_access_errors);
+    push_nak(psn, kSyndromeNak | static_cast<std::uint8_t>(NakCode::REMOTE_ACCESS_ERROR));
+    qp_.services.raise(EventType::QP_ACCESS_ERR, qp_.qpn);
+    qp_.enter_error();
+  }
+}
+
 bool Responder::send_atomic(ByteSpan buffer, OutgoingPacket& out) {
   Resource& resource = resources_[replies_.front().resource];
+  if (!resource.executed && !run_atomic(resource).ok()) {
+    refuse_late(resource, resource.first_psn);
+    return false;
+  }
   replies_.pop_front();
   resource.replying = false;
   Packet packet = qp_.header(Operation::ATOMIC_ACKNOWLEDGE, resource.first_psn);
@@ -182,15 +206,7 @@ bool Responder::send_read(ByteSpan buffer, OutgoingPacket& out) {
         qp_.services.memory.read_remote(resource.pd, resource.rkey, resource.address + offset,
                                         buffer.subspan(header_bytes, payload_bytes));
     if (!fault.ok()) {
-      replies_.clear();
-      resource.replying = false;
-      if (qp_.state() != QpState::ERR) {
-        qp_.count(&Counters::resp_remote_access_errors);
-        push_nak(packet.bth.psn,
-                 kSyndromeNak | static_cast<std::uint8_t>(NakCode::REMOTE_ACCESS_ERROR));
-        qp_.services.raise(EventType::QP_ACCESS_ERR, qp_.qpn);
-        qp_.enter_error();
-      }
+      refuse_late(resource, packet.bth.psn);
       return false;
     }
   }
