@@ -142,6 +142,8 @@ class Host:
         self.send_cq = self.hca.create_cq(256)
         self.recv_cq = self.hca.create_cq(256)
         self.outbox: list[Sent] = []
+        # Registered by address, so the bytes must outlive whatever the test forgets.
+        self.regions: list[Region] = []
 
     # --- objects
 
@@ -153,7 +155,9 @@ class Host:
         pd: int | None = None,
         iova: int | None = None,
     ) -> Region:
-        return Region(self, self.pd if pd is None else pd, length, access, iova)
+        region = Region(self, self.pd if pd is None else pd, length, access, iova)
+        self.regions.append(region)
+        return region
 
     def srq(self, max_wr: int = 16, max_sge: int = 4, **more: int) -> int:
         attr = SrqAttr()
@@ -226,7 +230,9 @@ class Qp:
     def __post_init__(self) -> None:
         init = QpInit()
         init.type = self.qp_type
-        init.pd = self.host.pd if self.pd is None else self.pd
+        # A target finds its memory by the shared receive queue that a packet names.
+        pd = 0 if self.qp_type == QPType.XRC_RECV else self.host.pd
+        init.pd = pd if self.pd is None else self.pd
         init.send_cq = self.host.send_cq if self.send_cq is None else self.send_cq
         init.recv_cq = self.host.recv_cq if self.recv_cq is None else self.recv_cq
         init.srq, init.xrcd, init.sq_sig_all = self.srq, self.xrcd, self.sq_sig_all

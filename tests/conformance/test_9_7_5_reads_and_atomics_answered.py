@@ -274,6 +274,48 @@ def test_9_7_7_atomics_of_two_queue_pairs_see_each_other(host):
     assert sorted(seen) == list(range(8))
 
 
+def test_10_8_3_an_atomic_does_not_overtake_a_read_before_it(served):
+    """The READ's answer, though sent later, shows what was there before the atomic."""
+    _, peer, memory = served
+    put(memory, 5)
+    ask(peer, memory, 0xFFFFFE, 8)
+    add(peer, memory, 0xFFFFFF, 1)
+    ask(peer, memory, 0, 8)
+    swap(peer, memory, 1, 6, 100)
+    assert peer.answers() == [
+        (0xFFFFFE, "RDMA_READ_RESPONSE_ONLY", (5).to_bytes(8, "little")),
+        (0xFFFFFF, "ATOMIC_ACKNOWLEDGE", 5),
+        (0, "RDMA_READ_RESPONSE_ONLY", (6).to_bytes(8, "little")),
+        (1, "ATOMIC_ACKNOWLEDGE", 6),
+    ]
+    assert value(memory) == 100
+
+
+def test_10_8_3_a_duplicate_of_an_atomic_that_waits_behind_a_read_is_one_atomic(served):
+    _, peer, memory = served
+    put(memory, 0)
+    ask(peer, memory, 0xFFFFFE, 8)
+    add(peer, memory, 0xFFFFFF, 1)
+    add(peer, memory, 0xFFFFFF, 1)
+    assert [answer[0] for answer in peer.answers()] == [0xFFFFFE, 0xFFFFFF]
+    assert value(memory) == 1
+    add(peer, memory, 0xFFFFFF, 1)
+    assert peer.answers() == [(0xFFFFFF, "ATOMIC_ACKNOWLEDGE", 0)]
+    assert value(memory) == 1
+
+
+def test_9_7_7_a_region_that_goes_away_before_an_atomic_behind_a_read_refuses_it(served):
+    qp, peer, memory = served
+    target = qp.host.memory(64)
+    assert value(target) == 0
+    ask(peer, memory, 0xFFFFFE, 8)
+    add(peer, target, 0xFFFFFF, 1)
+    target.dereg()
+    assert [answer[1] for answer in peer.answers()] == ["RDMA_READ_RESPONSE_ONLY", NAK_ACCESS]
+    assert value(target) == 0
+    assert qp.state == QPState.ERR
+
+
 # --- responder resources
 
 
