@@ -206,10 +206,12 @@ def server(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
 
 
 def test_pingpong_between_a_server_and_a_client(run_json: RunJson) -> None:
-    with server("pingpong") as (process, port):
+    with server("pingpong", "--json") as (process, port):
         status, out = run_json("pingpong", "localhost", "--port", port, "--check", "--iters", 10)
         assert status == 0, out
-        assert process.wait(20) == 0
+        printed, _ = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert json.loads(printed) == {"served": True}
 
 
 def test_perf_between_a_server_and_a_client(run_json: RunJson) -> None:

@@ -235,6 +235,8 @@ def run(args: argparse.Namespace) -> int:
     if args.host is None and not args.both:
         with meeting.server_channel(COMMAND, args) as channel:
             serve(channel, args.address, args.capture)
+        if args.json:
+            print_json({"served": True})
         return 0
     draw = _drawing() if args.plot else None
     measurements = [Measurement(args.test, size, _iters(args, size)) for size in _sizes(args)]

@@ -146,6 +146,8 @@ def run(args: argparse.Namespace) -> int:
     if args.host is None and not args.both:
         with meeting.server_channel(COMMAND, args) as channel:
             serve(channel, args.address, args.capture)
+        if args.json:
+            print_json({"served": True})
         return 0
     sizes = {"atomic": ATOMIC_BYTES, "send": 1024 if args.qp == "ud" else 4096}
     size = args.size if args.size is not None else sizes.get(args.op, 4096)
