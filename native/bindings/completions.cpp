@@ -20,7 +20,11 @@ nb::object completion_object(nb::handle cls, const Completion& completion) {
   return out;
 }
 
-nb::list poll(Hca& hca, std::uint32_t cq, std::size_t max, nb::type_object cls) {
+nb::list poll(Hca& hca, std::uint32_t cq, std::int64_t max_entries, nb::type_object cls) {
+  if (max_entries < 0) {
+    raise_refusal(refuse(EINVAL, "max_entries", 0, "must not be negative"));
+  }
+  const auto max = static_cast<std::size_t>(max_entries);
   nb::list out;
   std::array<Completion, kPollBatch> batch;
   while (out.size() < max) {
@@ -61,8 +65,8 @@ void bind_completion(nb::module_& module) {
 void bind_completions(nb::module_& module, HcaClass& hca) {
   bind_completion(module);
   module.attr("C") = nb::type_var("C", nb::arg("bound") = nb::type<Completion>());
-  hca.def("poll_cq", &poll, nb::arg("cq"), nb::arg("max"), nb::arg("cls"),
-          nb::sig("def poll_cq(self, cq: int, max: int, cls: type[C]) -> list[C]"));
+  hca.def("poll_cq", &poll, nb::arg("cq"), nb::arg("max_entries"), nb::arg("cls"),
+          nb::sig("def poll_cq(self, cq: int, max_entries: int, cls: type[C]) -> list[C]"));
 }
 
 }  // namespace softhca

@@ -5,6 +5,8 @@
 NB_MODULE(_adapter, module) {
   using namespace softhca;
   module.doc() = "The native adapter. Private: `softhca` is the public face of it.";
+  // What a program leaves open at its end is ResourceWarning's business.
+  nb::set_leak_warnings(false);
   bind_refusal(module);
   bind_enums(module);
   bind_attributes(module);

@@ -274,6 +274,15 @@ def test_destroying_a_queue_pair_removes_its_completions(host: Host) -> None:
     assert host.cq.poll() == []
 
 
+def test_a_member_of_a_group_is_busy_but_a_with_block_ends_it(host: Host) -> None:
+    with host.pd.create_qp(QPType.UD, send_cq=host.cq, recv_cq=host.cq) as qp:
+        qp.attach_mcast("239.0.0.1")
+        with pytest.raises(VerbsError, match="multicast") as raised:
+            qp.close()
+        assert raised.value.errno == errno.EBUSY
+    assert qp.closed
+
+
 def test_closing_while_another_thread_polls() -> None:
     device = hca.open()
     cq = device.create_cq(4)

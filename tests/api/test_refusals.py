@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import functools
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -352,6 +354,25 @@ def test_open_names_what_is_wrong_with_an_address() -> None:
     error = refused(lambda: hca.open("no-such-if0"), "address", errno.ENODEV)
     assert "no-such-if0" in str(error)
     refused(lambda: hca.open("198.51.100.7"), "address", errno.EADDRNOTAVAIL)
+
+
+def test_open_names_a_capture_that_cannot_be_written(tmp_path: Path) -> None:
+    refused(lambda: hca.open(capture=tmp_path / "no" / "x.pcapng"), "capture", errno.ENOENT)
+    with pytest.raises(TypeError, match=r"faults must be softhca.testing.Faults, not float"):
+        hca.open(faults=0.5)  # type: ignore[arg-type]
+
+
+def test_poll_wants_a_number(host: Host) -> None:
+    refused(lambda: host.cq.poll(-1), "max_entries")
+    assert host.cq.poll(0) == host.cq.poll(1 << 40) == []
+    with pytest.raises(TypeError):
+        host.cq.poll("all")  # type: ignore[arg-type]
+
+
+def test_made_up_entries(host: Host) -> None:
+    for field in ("addr", "length", "lkey"):
+        made_up = {"addr": 0, "length": 0, "lkey": 0} | {field: -1}
+        refused(functools.partial(hca.Send, hca.Sge(**made_up)), field)
 
 
 def test_open_says_who_holds_the_port() -> None:

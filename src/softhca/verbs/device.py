@@ -7,7 +7,7 @@ import errno
 import os
 import random
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from softhca import _adapter
 from softhca.verbs.attributes import DeviceAttr, PortAttr
@@ -261,11 +261,24 @@ def icrc_level(icrc: str | IcrcLevel) -> IcrcLevel:
         raise VerbsError(errno.EINVAL, "icrc", icrc, "must be strict, solve or off") from None
 
 
+_Rates = tuple[float, float, float, float]
+_NO_FAULTS: _Rates = (0.0, 0.0, 0.0, 0.0)
+
+
+@runtime_checkable
+class BadNetwork(Protocol):
+    """What `open` asks of `softhca.testing.Faults`."""
+
+    def rates(self) -> tuple[_Rates, _Rates, int]:
+        """Probabilities for sent and for received datagrams, and the seed."""
+        ...
+
+
 def open(
     address: str | None = None,
     *,
     capture: str | os.PathLike[str] | None = None,
-    faults: Any = None,
+    faults: BadNetwork | None = None,
     icrc: str | IcrcLevel = "solve",
     mtu: int | None = None,
     seed: int | None = None,
@@ -290,13 +303,16 @@ def open(
             EADDRNOTAVAIL or ENODEV, if it is no address or interface of this machine; EINVAL,
             for arguments out of range; what opening the capture's file raises.
     """
+    if faults is not None and not isinstance(faults, BadNetwork):
+        raise TypeError(f"faults must be softhca.testing.Faults, not {type(faults).__name__}")
     send_faults, receive_faults, fault_seed = (
         faults.rates() if faults is not None else (_NO_FAULTS, _NO_FAULTS, 1)
     )
+    capture_path = os.fspath(capture) if capture is not None else ""
     try:
         hca = _adapter.Hca.open(
             address=address or "",
-            capture_path=os.fspath(capture) if capture is not None else "",
+            capture_path=capture_path,
             send_faults=send_faults,
             receive_faults=receive_faults,
             fault_seed=fault_seed,
@@ -309,13 +325,11 @@ def open(
     except VerbsError:
         raise
     except OSError as error:
-        raise VerbsError(
-            error.errno or errno.EIO, "address", address, str(error.strerror)
-        ) from None
+        message = str(error.strerror)
+        about_capture = capture_path and capture_path in message
+        argument, value = ("capture", capture_path) if about_capture else ("address", address)
+        raise VerbsError(error.errno or errno.EIO, argument, value, message) from None
     return Device(hca, name=name, seed=seed)
-
-
-_NO_FAULTS = (0.0, 0.0, 0.0, 0.0)
 
 
 def _close_all() -> None:

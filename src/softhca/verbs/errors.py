@@ -10,6 +10,8 @@ from softhca.verbs.enums import QPAttrMask, QPState, QPType
 
 # Arguments whose numbers say more as names.
 _NAMED = {"attr_mask": QPAttrMask, "qp_state": QPState, "cur_qp_state": QPState, "qp_type": QPType}
+# Arguments that are no number, whatever number the adapter gives for them.
+_NUMBERLESS = ("device", "gid")
 
 
 class VerbsError(OSError):
@@ -32,8 +34,8 @@ class VerbsError(OSError):
         bad_wr: Any = None,
     ) -> None:
         """Makes the message of its parts, such as `cqe=0: must be 1 to max_cqe (EINVAL)`."""
-        if argument == "device":
-            value = None  # The refusal is about the device itself, not about a number.
+        if argument in _NUMBERLESS and isinstance(value, int):
+            value = None
         self.argument = argument
         self.value = value
         self.rule = rule

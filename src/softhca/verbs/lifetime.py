@@ -102,9 +102,14 @@ class VerbsObject:
             parent._children.pop(id(self), None)
         self._parents = ()
 
+    def _let_go(self) -> None:
+        """Undoes what `close()` would refuse for and nobody else will undo."""
+
     def _close_with_children(self) -> None:
         for child in reversed(self._live_children()):
             child._close_with_children()
+        if not self._closed and not self._inherited():
+            self._let_go()
         self.close()
 
     def __enter__(self: V) -> V:
@@ -127,6 +132,7 @@ class VerbsObject:
             _warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
         finally:  # Warnings may be errors.
             with suppress(OSError):  # The device was closed first.
+                self._let_go()
                 self._destroy()
             self._forget()
 

@@ -34,7 +34,7 @@ class QP(VerbsObject):
         psn: First PSN that `connect` makes it send; random, by the device's seed.
     """
 
-    __slots__ = ("_qpn", "device", "psn", "type")
+    __slots__ = ("_groups", "_qpn", "device", "psn", "type")
 
     kind = "qp"
 
@@ -85,6 +85,7 @@ class QP(VerbsObject):
         self._qpn: int = hca.create_qp(init)
         self.device = device
         self.type = init.type
+        self._groups: set[GID] = set()
         self.psn: int = device._random.getrandbits(24)
         super().__init__(hca, *parents)
         device._qps[self._qpn] = self
@@ -92,6 +93,10 @@ class QP(VerbsObject):
     def _destroy(self) -> None:
         self._hca.destroy_qp(self._qpn)
         self.device._qps.pop(self._qpn, None)
+
+    def _let_go(self) -> None:
+        for group in list(self._groups):
+            self.detach_mcast(group)
 
     @property
     def qpn(self) -> int:
@@ -204,11 +209,15 @@ class QP(VerbsObject):
             VerbsError: EINVAL, if it is no multicast address or the queue pair not of UD; ENOMEM,
                 above the device's limits.
         """
-        self._hca.attach_mcast(self._qpn, GID(group).raw)
+        gid = GID(group)
+        self._hca.attach_mcast(self._qpn, gid.raw)
+        self._groups.add(gid)
 
     def detach_mcast(self, group: GIDLike) -> None:
         """Leaves a group; a queue pair that is still in one cannot be closed."""
-        self._hca.detach_mcast(self._qpn, GID(group).raw)
+        gid = GID(group)
+        self._hca.detach_mcast(self._qpn, gid.raw)
+        self._groups.discard(gid)
 
     def __repr__(self) -> str:
         return f"<QP {self._qpn:#x} {self.type.name}>"

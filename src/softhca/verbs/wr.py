@@ -77,7 +77,12 @@ def _entry(buffer: Any, inline: bool) -> tuple[_Triple, object]:
         if inline and sge.mr is not None:
             # Inline bytes are read where they lie, whatever the keys call them.
             address += sge.mr._address - sge.mr.addr
-        return (address, unsigned("length", sge.length, 32), sge.lkey), sge
+        triple = (
+            unsigned("addr", address, 64),
+            unsigned("length", sge.length, 32),
+            unsigned("lkey", sge.lkey, 32),
+        )
+        return triple, sge
     if not inline:
         raise TypeError(
             f"a buffer must be an Sge or MR, not {type(buffer).__name__}: register it with "
