@@ -1,4 +1,4 @@
-"""The bytes of a lossy stream, the same in both processes: a function of the seed and the message's number."""
+"""The bytes of a lossy stream, the same in both processes: a function of seed and number."""
 
 from __future__ import annotations
 

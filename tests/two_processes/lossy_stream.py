@@ -1,8 +1,8 @@
-"""Bytes between two processes through a link that drops, duplicates, reorders and corrupts, both ways.
+"""Bytes between two processes through a link that spoils a part of them, both ways.
 
     python -m tests.two_processes.lossy_stream --mib 1024 --percent 20
 
-Each message is a SEND or an RDMA WRITE with immediate; every sixteenth is followed by a READ of a block of the peer. The
+Each message is a SEND; every sixteenth is followed by a READ of a block of the peer. The receiver
 receiver compares every byte. Exits with status 1 if a byte was wrong or a queue pair failed.
 """
 
@@ -63,7 +63,7 @@ class Memory:
 def pump(
     qp: QP, cq: hca.CQ, source: Memory, back: Memory, far: RemoteMemory, seed: int, count: int
 ) -> int:
-    """Sends `count` messages, at most DEPTH under way; returns how many READs brought wrong bytes."""
+    """Sends `count` messages, at most DEPTH under way; returns how many READs were wrong."""
     free = list(range(DEPTH))
     number = done = wrong = reading = 0
     while done < count or reading:
@@ -89,7 +89,7 @@ def pump(
 
 
 def run(mib: int, faults: dict[str, float], seed: int) -> dict[str, Any]:
-    """One stream; the result says what was wrong, what was counted on both sides, and how long it took."""
+    """One stream; says what was wrong, what was counted, and how long it took."""
     count = max(1, mib * (1 << 20) // BLOCK_BYTES * 8 // 7)
     receiver = Receiver({"seed": seed, "count": count, "connect": CONNECT})
     sending, landing = bytearray(DEPTH * BLOCK_BYTES), bytearray(BLOCK_BYTES)

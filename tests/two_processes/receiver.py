@@ -1,4 +1,4 @@
-"""The receiving process of a lossy stream: checks every message byte for byte, and says what it counted."""
+"""The receiving end of a lossy stream: checks every byte, and says what it counted."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ def main() -> None:
         hca.open() as device,
         device.alloc_pd() as pd,
         device.create_cq(4 * DEPTH) as cq,
-        pd.create_qp(
-            QPType.RC, send_cq=cq, recv_cq=cq, max_send_wr=4, max_recv_wr=DEPTH
-        ) as qp,
+        pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq, max_send_wr=4, max_recv_wr=DEPTH) as qp,
         pd.reg_mr(memory) as landing,
         pd.reg_mr(block(seed, 0)) as readable,
     ):

@@ -1,4 +1,4 @@
-"""The process of a passive target: it connects, then computes in pure Python, or blocks, without a call to softhca."""
+"""A passive target: it connects, then computes or blocks, without a call to softhca."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """IBTA Vol 1, 9.7: reliable means every byte, whatever the links do.
 
-SOFTHCA_LOSS_MIB sets how much is sent (default 24 MiB a case); with 1024 this is the issue's gigabyte.
+SOFTHCA_LOSS_MIB sets how much is sent; the default is 24 MiB a case.
 """
 
 from __future__ import annotations

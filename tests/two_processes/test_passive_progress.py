@@ -1,4 +1,4 @@
-"""A peer's one-sided operations proceed while their target never calls; an idle adapter costs nothing."""
+"""One-sided operations proceed while their target never calls; an idle adapter is asleep."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ class Initiator:
         pd = stack.enter_context(device.alloc_pd())
         self.cq = stack.enter_context(device.create_cq(16))
         self.qp = stack.enter_context(
-            pd.create_qp(
-                QPType.RC, send_cq=self.cq, recv_cq=self.cq, max_send_wr=4, max_recv_wr=4
-            )
+            pd.create_qp(QPType.RC, send_cq=self.cq, recv_cq=self.cq, max_send_wr=4, max_recv_wr=4)
         )
         self.memory = bytearray(1 << 16)
         self.mr = stack.enter_context(pd.reg_mr(self.memory))
