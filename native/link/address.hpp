@@ -7,8 +7,8 @@
 #include <string>
 
 #include "link/link.hpp"
-#include "vocabulary/random.hpp"
 #include "vocabulary/gid.hpp"
+#include "vocabulary/random.hpp"
 
 namespace softhca {
 

@@ -21,7 +21,6 @@ constexpr std::uint16_t kFirstSourcePort = 0xc000;
 constexpr std::size_t kSourcePortSpan = 0x4000;
 // Random tries before giving up: with half of the choices taken, 64 fail once in 2^64.
 constexpr int kTries = 64;
-constexpr std::uint8_t kDefaultHopLimit = 64;
 
 std::uint64_t system_entropy() {
   std::uint64_t seed = 0;
