@@ -3,7 +3,7 @@
     python -m tests.two_processes.lossy_stream --mib 1024 --percent 20
 
 Each message is a SEND; every sixteenth is followed by a READ of a block of the peer. The receiver
-receiver compares every byte. Exits with status 1 if a byte was wrong or a queue pair failed.
+compares every byte. Exits with status 1 if a byte was wrong or a queue pair failed.
 """
 
 from __future__ import annotations
