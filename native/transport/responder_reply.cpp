@@ -17,8 +17,22 @@ void Responder::on_duplicate(const Packet& packet) {
   } else if (packet.info->has(kAtomicRequest)) {
     on_duplicate_atomic(packet);
   } else if (packet.info->has(kSend | kWrite)) {
-    push_acknowledge(psn_add(expected_psn_, kPsnMask));
+    push_acknowledge(acknowledged_behind(packet.bth.psn));
   }
+}
+
+// The last PSN that the answer to a duplicate may acknowledge: the newest, but none of a READ or
+// atomic behind the duplicate. Its own answer may be lost, and Linux's rxe takes a plain ACK of its
+// last PSN for it.
+std::uint32_t Responder::acknowledged_behind(std::uint32_t psn) const {
+  std::uint32_t end = expected_psn_;
+  for (const Resource& resource : resources_) {
+    if (resource.used && psn_distance(psn, resource.first_psn) > 0 &&
+        psn_distance(resource.first_psn, end) > 0) {
+      end = resource.first_psn;
+    }
+  }
+  return psn_add(end, kPsnMask);
 }
 
 void Responder::on_duplicate_read(const Packet& packet) {
@@ -205,6 +219,13 @@ bool Responder::send_read(ByteSpan buffer, OutgoingPacket& out) {
     const AccessFault fault =
         qp_.services.memory.read_remote(resource.pd, resource.rkey, resource.address + offset,
                                         buffer.subspan(header_bytes, payload_bytes));
+    if (!fault.ok() && reply.repeats) {
+      // The whole answer went out once, so the region may rightly be gone: whoever has the answer
+      // must not lose the connection to a repeat that nobody waits for.
+      resource.replying = false;
+      replies_.pop_front();
+      return false;
+    }
     if (!fault.ok()) {
       refuse_late(resource, packet.bth.psn);
       return false;
