@@ -116,6 +116,7 @@ class Responder {
 
   // Duplicates and replies (responder_reply.cpp).
   void on_duplicate(const Packet& packet);
+  std::uint32_t acknowledged_behind(std::uint32_t psn) const;
   void on_duplicate_read(const Packet& packet);
   void on_duplicate_atomic(const Packet& packet);
   bool owes_answer(std::uint32_t resource) const;
