@@ -316,6 +316,22 @@ def test_9_7_7_a_region_that_goes_away_before_an_atomic_behind_a_read_refuses_it
     assert qp.state == QPState.ERR
 
 
+@pytest.mark.parametrize("operation", ["read", "atomic"])
+def test_9_7_5_a_duplicate_write_acknowledges_no_read_or_atomic_behind_it(served, operation):
+    """The answer of the READ may be lost, and a plain ACK of its last PSN is not that answer."""
+    _, peer, memory = served
+    fields = {"virtual_address": memory.address, "rkey": memory.rkey, "dma_length": 4}
+    for psn in (0xFFFFFE, 0xFFFFFF):
+        peer.request("RDMA_WRITE_ONLY", b"once", psn=psn, **fields)
+    if operation == "read":
+        ask(peer, memory, 0, 300)
+    else:
+        add(peer, memory, 0)
+    peer.take()
+    peer.request("RDMA_WRITE_ONLY", b"once", psn=0xFFFFFE, **fields)
+    assert peer.answers() == [(0xFFFFFF, ACK)]
+
+
 # --- responder resources
 
 
