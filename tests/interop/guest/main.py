@@ -1,10 +1,11 @@
 """Runs every check between rxe0 here and softhca in namespace "peer"; prints a table.
 
-main.py [PART...] runs only the parts whose name contains one of the words.
+main.py [--repeat N] [WORD...] runs only the rows that contain one of the words, N times.
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from remote_side import RemoteSide
 from side import Side, gid_text
 
 KERNEL, PEER = "10.9.0.1", "10.9.0.2"
+KERNEL_IPV6, PEER_IPV6 = "fd09::1", "fd09::2"
 NETEM = ("delay", "1ms", "loss", "2%", "duplicate", "2%", "reorder", "2%")
 # The kernel's interface, and where its tc runs.
 INTERFACES = {"v0": (), "v1": ("ip", "netns", "exec", "peer")}
@@ -36,8 +38,9 @@ def set_netem(on: bool) -> None:
 
 def rows(words: list[str]) -> Iterator[tuple[str, int, str, checks.Check]]:
     """(network, path MTU, name, check)."""
-    for network, table in (("clean", checks.CHECKS), ("netem", lossy_checks.CHECKS)):
-        for mtu in (1024, 4096):
+    tables = {"clean": checks.CHECKS, "IPv6": checks.CHECKS, "netem": lossy_checks.CHECKS}
+    for network, table in tables.items():
+        for mtu in (1024,) if network == "IPv6" else (1024, 4096):
             for name, check in table:
                 label = f"{network} {name} MTU {mtu}"
                 if not words or any(word in label for word in words):
@@ -56,15 +59,21 @@ def run_one(check: checks.Check, requester: Side, responder: Side, mtu: int) -> 
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("words", nargs="*")
+    arguments = parser.parse_args()
     kernel = KernelSide(gid_text(KERNEL))
     peer = RemoteSide(PEER, "/host/softhca.pcapng")
+    ipv6 = (KernelSide(gid_text(KERNEL_IPV6)), RemoteSide(PEER_IPV6))
     passed = failed = 0
-    network_now = "clean"
-    for network, mtu, name, check in rows(sys.argv[1:]):
-        if network != network_now:
-            set_netem(network == "netem")
-            network_now = network
-        for requester, responder in ((peer, kernel), (kernel, peer)):
+    netem_is_on = False
+    for network, mtu, name, check in list(rows(arguments.words)) * arguments.repeat:
+        if (network == "netem") != netem_is_on:
+            netem_is_on = not netem_is_on
+            set_netem(netem_is_on)
+        here, there = ipv6 if network == "IPv6" else (kernel, peer)
+        for requester, responder in ((there, here), (here, there)):
             started = time.monotonic()
             problem = run_one(check, requester, responder, mtu)
             seconds = time.monotonic() - started
@@ -84,10 +93,11 @@ def main() -> int:
             if count and any(word in name for word in interesting)
         }
         print(f"counters of {side.name}: {counted}")
-    status = peer.close()
-    if status:
-        failed += 1
-        print(f"FAIL softhca's process ended with status {status}")
+    for side in (peer, ipv6[1]):
+        status = side.close()
+        if status:
+            failed += 1
+            print(f"FAIL softhca's process ended with status {status}")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 
