@@ -1,5 +1,7 @@
 #include "transport/responder.hpp"
 
+#include <algorithm>
+
 #include "transport/queue_pair.hpp"
 #include "wire/psn.hpp"
 
@@ -24,11 +26,28 @@ void Responder::start() {
   next_resource_ = 0;
 }
 
+// The newest are kept, since they are those that the peer may ask for again; and those whose
+// answers still wait.
 void Responder::resize_resources() {
-  if (replies_.empty() || qp_.attr.max_dest_rd_atomic > resources_.size()) {
-    resources_.resize(qp_.attr.max_dest_rd_atomic);
-    next_resource_ =
-        resources_.empty() ? 0 : next_resource_ % static_cast<std::uint32_t>(resources_.size());
+  const std::size_t wanted = qp_.attr.max_dest_rd_atomic;
+  const auto before = static_cast<std::uint32_t>(resources_.size());
+  std::ranges::rotate(resources_, resources_.begin() + next_resource_);
+  for (Reply& reply : replies_) {
+    if (reply.kind != ReplyKind::ACKNOWLEDGE) {
+      reply.resource = (reply.resource + before - next_resource_) % before;
+    }
+  }
+  std::uint32_t dropped = 0;
+  while (before - dropped > wanted && !is_waited_for(dropped)) {
+    ++dropped;
+  }
+  resources_.erase(resources_.begin(), resources_.begin() + dropped);
+  for (Reply& reply : replies_) {
+    reply.resource -= reply.kind != ReplyKind::ACKNOWLEDGE ? dropped : 0;
+  }
+  next_resource_ = before < wanted ? before : 0;
+  if (before < wanted) {
+    resources_.resize(wanted);
   }
 }
 
@@ -37,6 +56,11 @@ void Responder::resize_resources() {
 
 Responder::Step Responder::execute(const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
+  // What changes memory or completes a receive comes after the atomics before it, which may still
+  // wait behind a READ.
+  if (info.has(kSend | kWrite) && !run_waiting_atomics()) {
+    return Step::STOP;
+  }
   if (info.has(kSend)) {
     return execute_send(packet);
   }
@@ -52,7 +76,7 @@ Responder::Step Responder::execute_send(const Packet& packet) {
     message_bytes_ = 0;
   }
   const std::uint64_t end = std::uint64_t{message_bytes_} + packet.payload.size();
-  if (end > receive_.capacity_bytes) {
+  if (end > std::min<std::uint64_t>(receive_.capacity_bytes, kMaxMessageBytes)) {
     qp_.count(&Counters::resp_local_length_error);
     return refuse_receive(NakCode::INVALID_REQUEST, WcStatus::LOC_LEN_ERR,
                           {Reason::TOO_LONG, 0, 0, end});
@@ -68,7 +92,6 @@ Responder::Step Responder::execute_send(const Packet& packet) {
     fail_receive(WcStatus::REM_INV_REQ_ERR,
                  {Reason::REFUSED_INVALIDATE, packet.invalidate_rkey, 0, 0});
     qp_.services.raise(EventType::QP_REQ_ERR, qp_.qpn);
-    replies_.clear();
     qp_.enter_error();
     return Step::STOP;
   }
@@ -116,6 +139,7 @@ Responder::Step Responder::execute_read(const Packet& packet) {
   reply.kind = ReplyKind::READ;
   reply.resource = index;
   reply.end_packet = resource.psn_count;
+  reply.end_bytes = resource.length;
   replies_.push_back(reply);
   return Step::CONTINUE;
 }
@@ -157,6 +181,20 @@ AccessFault Responder::run_atomic(Resource& resource) {
   }
   return memory.fetch_add(resource.pd, resource.rkey, resource.address, resource.swap_add,
                           resource.original);
+}
+
+bool Responder::run_waiting_atomics() {
+  for (auto reply = replies_.begin(); reply != replies_.end(); ++reply) {
+    if (reply->kind != ReplyKind::ATOMIC) {
+      continue;
+    }
+    Resource& resource = resources_[reply->resource];
+    if (!resource.executed && !run_atomic(resource).ok()) {
+      refuse_late(reply, resource.first_psn);
+      return false;
+    }
+  }
+  return true;
 }
 
 // The packet is executed: its PSNs are used up, and it is acknowledged if it asks for that.

@@ -49,6 +49,8 @@ class Responder {
   bool current_receive(std::uint64_t& wr_id) const;
 
  private:
+  static constexpr std::uint32_t kMaxMessageBytes = 1u << 31;  // IBTA Vol 1, 9.4.1.
+
   enum class Step : std::uint8_t { CONTINUE, STOP };
   enum class InProgress : std::uint8_t { NOTHING, SEND, WRITE };
   enum class ReplyKind : std::uint8_t { ACKNOWLEDGE, READ, ATOMIC };
@@ -63,6 +65,7 @@ class Responder {
     std::uint32_t next_packet = 0;  // READ: counted from the resource's first PSN.
     std::uint32_t first_packet = 0;
     std::uint32_t end_packet = 0;
+    std::uint64_t end_bytes = 0;  // READ: of the resource's bytes, the first not to be sent.
   };
   // What a READ or atomic leaves behind, so that a duplicate can be answered (IBTA Vol
   // 1, 9.7.5.1.5).
@@ -99,6 +102,7 @@ class Responder {
   Step execute_read(const Packet& packet);
   Step execute_atomic(const Packet& packet);
   AccessFault run_atomic(Resource& resource);
+  bool run_waiting_atomics();
   void finish_packet(const Packet& packet);
   void finish_message(const Packet& packet);
   void complete_receive(const Packet& packet);
@@ -119,15 +123,18 @@ class Responder {
   std::uint32_t acknowledged_behind(std::uint32_t psn) const;
   void on_duplicate_read(const Packet& packet);
   void on_duplicate_atomic(const Packet& packet);
+  bool find_resource(std::uint32_t psn, bool is_read, std::uint32_t& index) const;
+  bool is_waited_for(std::uint32_t resource) const;
   bool owes_answer(std::uint32_t resource) const;
   bool owes_read() const;
   Resource* take_resource(std::uint32_t& index);
   void push_acknowledge(std::uint32_t psn);
   void push_nak(std::uint32_t psn, std::uint8_t syndrome);
+  void push_syndrome(std::uint32_t psn, std::uint8_t syndrome);
   bool send_acknowledge(ByteSpan buffer, OutgoingPacket& out);
   bool send_atomic(ByteSpan buffer, OutgoingPacket& out);
   bool send_read(ByteSpan buffer, OutgoingPacket& out);
-  void refuse_late(Resource& resource, std::uint32_t psn);
+  void refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn);
 
   QueuePair& qp_;
   std::uint32_t expected_psn_ = 0;

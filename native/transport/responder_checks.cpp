@@ -7,8 +7,6 @@
 namespace softhca {
 namespace {
 
-constexpr std::uint32_t kMaxMessageBytes = 1u << 31;
-
 std::uint32_t required_access(const Packet& packet) {
   if (packet.info->has(kWrite)) {
     return kAccessRemoteWrite;

@@ -1,6 +1,7 @@
 // Duplicates, and the replies of a responder in the order of their PSNs.
 
 #include <algorithm>
+#include <iterator>
 
 #include "transport/queue_pair.hpp"
 #include "transport/responder.hpp"
@@ -35,64 +36,75 @@ std::uint32_t Responder::acknowledged_behind(std::uint32_t psn) const {
   return psn_add(end, kPsnMask);
 }
 
+// The resource of the request that had this PSN. The newest comes first: PSNs wrap, and an older
+// one may have had the same.
+bool Responder::find_resource(std::uint32_t psn, bool is_read, std::uint32_t& index) const {
+  const auto count = static_cast<std::uint32_t>(resources_.size());
+  for (std::uint32_t age = 1; age <= count; ++age) {
+    index = (next_resource_ + count - age) % count;
+    const Resource& resource = resources_[index];
+    const std::int32_t into = psn_distance(resource.first_psn, psn);
+    if (resource.used && resource.is_read == is_read && into >= 0 &&
+        static_cast<std::uint32_t>(into) < resource.psn_count) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void Responder::on_duplicate_read(const Packet& packet) {
-  for (std::uint32_t index = 0; index < resources_.size(); ++index) {
-    Resource& resource = resources_[index];
-    const std::int32_t into = psn_distance(resource.first_psn, packet.bth.psn);
-    if (!resource.used || !resource.is_read || into < 0 ||
-        static_cast<std::uint32_t>(into) >= resource.psn_count) {
-      continue;
-    }
-    // A repeated READ may start in the middle, but stays inside what was asked for at first.
-    const std::uint64_t skipped = static_cast<std::uint64_t>(into) * qp_.mtu();
-    if (packet.reth.rkey != resource.rkey ||
-        packet.reth.virtual_address != resource.address + skipped ||
-        packet.reth.length > resource.length - skipped) {
-      return;
-    }
-    const std::uint32_t packets =
-        std::max<std::uint32_t>(1, (packet.reth.length + qp_.mtu() - 1) / qp_.mtu());
-    const auto first = static_cast<std::uint32_t>(into);
-    const auto waiting = std::ranges::find_if(replies_, [&](const Reply& reply) {
-      return reply.kind == ReplyKind::READ && reply.resource == index;
-    });
-    if (waiting == replies_.end()) {
-      Reply reply;
-      reply.kind = ReplyKind::READ;
-      reply.repeats = true;
-      reply.resource = index;
-      replies_.push_back(reply);
-      resource.replying = true;
-      Reply& added = replies_.back();
-      added.first_packet = added.next_packet = first;
-      added.end_packet = first + packets;
-    } else if (waiting->next_packet > first) {
-      // Its answer is half out already: begin that again.
-      waiting->first_packet = waiting->next_packet = first;
-      waiting->end_packet = std::max(waiting->end_packet, first + packets);
-    }
-    qp_.services.schedule(qp_);
+  std::uint32_t index = 0;
+  if (!find_resource(packet.bth.psn, true, index)) {
     return;
   }
+  Resource& resource = resources_[index];
+  // A repeated READ may start in the middle, but stays inside what was asked for at first.
+  const auto first = static_cast<std::uint32_t>(psn_distance(resource.first_psn, packet.bth.psn));
+  const std::uint64_t skipped = std::uint64_t{first} * qp_.mtu();
+  if (packet.reth.rkey != resource.rkey ||
+      packet.reth.virtual_address != resource.address + skipped ||
+      packet.reth.length > resource.length - skipped) {
+    return;
+  }
+  auto reply = std::ranges::find_if(replies_, [&](const Reply& waiting) {
+    return waiting.kind == ReplyKind::READ && waiting.resource == index;
+  });
+  if (reply == replies_.end()) {
+    reply = replies_.emplace(replies_.end());
+    reply->kind = ReplyKind::READ;
+    reply->repeats = true;
+    reply->resource = index;
+    reply->first_packet = reply->next_packet = first;
+    resource.replying = true;
+  } else if (reply->next_packet > first) {
+    // Its answer is half out already: begin that again.
+    reply->first_packet = reply->next_packet = first;
+  }
+  const std::uint32_t packets =
+      std::max<std::uint32_t>(1, (packet.reth.length + qp_.mtu() - 1) / qp_.mtu());
+  reply->end_packet = std::max(reply->end_packet, first + packets);
+  reply->end_bytes = std::max(reply->end_bytes, skipped + packet.reth.length);
+  qp_.services.schedule(qp_);
 }
 
 void Responder::on_duplicate_atomic(const Packet& packet) {
-  for (std::uint32_t index = 0; index < resources_.size(); ++index) {
-    Resource& resource = resources_[index];
-    if (!resource.used || resource.is_read || resource.first_psn != packet.bth.psn) {
-      continue;
-    }
-    if (!resource.replying) {
-      resource.replying = true;
-      Reply reply;
-      reply.kind = ReplyKind::ATOMIC;
-      reply.repeats = true;
-      reply.resource = index;
-      replies_.push_back(reply);
-      qp_.services.schedule(qp_);
-    }
+  std::uint32_t index = 0;
+  if (!find_resource(packet.bth.psn, false, index) || resources_[index].replying) {
     return;
   }
+  resources_[index].replying = true;
+  Reply reply;
+  reply.kind = ReplyKind::ATOMIC;
+  reply.repeats = true;
+  reply.resource = index;
+  replies_.push_back(reply);
+  qp_.services.schedule(qp_);
+}
+
+bool Responder::is_waited_for(std::uint32_t resource) const {
+  return std::ranges::any_of(replies_, [=](const Reply& reply) {
+    return reply.kind != ReplyKind::ACKNOWLEDGE && reply.resource == resource;
+  });
 }
 
 // The first answer of a resource still waits: its place cannot be taken yet.
@@ -123,18 +135,23 @@ Responder::Resource* Responder::take_resource(std::uint32_t& index) {
 // --- replies
 // ----------------------------------------------------------------------------------------------------------------
 
-// An acknowledgement covers everything before it, so one that still waits is replaced.
-void Responder::push_acknowledge(std::uint32_t psn) {
-  if (replies_.empty() || replies_.back().kind != ReplyKind::ACKNOWLEDGE ||
-      replies_.back().syndrome != kSyndromeAck) {
-    replies_.emplace_back();
-  }
-  replies_.back().psn = psn;
-  replies_.back().msn = msn_;
-  qp_.services.schedule(qp_);
-}
+void Responder::push_acknowledge(std::uint32_t psn) { push_syndrome(psn, kSyndromeAck); }
 
-void Responder::push_nak(std::uint32_t psn, std::uint8_t syndrome) {
+void Responder::push_nak(std::uint32_t psn, std::uint8_t syndrome) { push_syndrome(psn, syndrome); }
+
+// An acknowledgement covers everything before it, so those that wait at the end of the list become
+// one: one ACK and one NAK at most, whatever a peer sends. Answers to READs and atomics stay where
+// they are, and what comes before them as well.
+void Responder::push_syndrome(std::uint32_t psn, std::uint8_t syndrome) {
+  const bool is_ack = syndrome == kSyndromeAck;
+  auto at = replies_.end();
+  while (at != replies_.begin() && std::prev(at)->kind == ReplyKind::ACKNOWLEDGE) {
+    --at;
+    if ((at->syndrome == kSyndromeAck) == is_ack) {
+      psn = is_ack && psn_distance(psn, at->psn) > 0 ? at->psn : psn;
+      at = replies_.erase(at);
+    }
+  }
   Reply reply;
   reply.syndrome = syndrome;
   reply.psn = psn;
@@ -172,10 +189,10 @@ bool Responder::send_acknowledge(ByteSpan buffer, OutgoingPacket& out) {
   return true;
 }
 
-// The region was good when the request came, and is no longer.
-void Responder::refuse_late(Resource& resource, std::uint32_t psn) {
-  replies_.clear();
-  resource.replying = false;
+// The region was good when the request came, and is no longer. What is owed for earlier requests is
+// still sent.
+void Responder::refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn) {
+  replies_.erase(reply, replies_.end());
   if (qp_.state() != QpState::ERR) {
     qp_.count(&Counters::resp_remote_access_errors);
     push_nak(psn, kSyndromeNak | static_cast<std::uint8_t>(NakCode::REMOTE_ACCESS_ERROR));
@@ -187,7 +204,7 @@ void Responder::refuse_late(Resource& resource, std::uint32_t psn) {
 bool Responder::send_atomic(ByteSpan buffer, OutgoingPacket& out) {
   Resource& resource = resources_[replies_.front().resource];
   if (!resource.executed && !run_atomic(resource).ok()) {
-    refuse_late(resource, resource.first_psn);
+    refuse_late(replies_.begin(), resource.first_psn);
     return false;
   }
   replies_.pop_front();
@@ -206,7 +223,7 @@ bool Responder::send_read(ByteSpan buffer, OutgoingPacket& out) {
   const bool last = reply.next_packet + 1 == reply.end_packet;
   const std::uint64_t offset = std::uint64_t{reply.next_packet} * qp_.mtu();
   const auto payload_bytes =
-      static_cast<std::size_t>(std::min<std::uint64_t>(qp_.mtu(), resource.length - offset));
+      static_cast<std::size_t>(std::min<std::uint64_t>(qp_.mtu(), reply.end_bytes - offset));
   const Operation operation =
       first ? (last ? Operation::RDMA_READ_RESPONSE_ONLY : Operation::RDMA_READ_RESPONSE_FIRST)
             : (last ? Operation::RDMA_READ_RESPONSE_LAST : Operation::RDMA_READ_RESPONSE_MIDDLE);
@@ -227,7 +244,7 @@ bool Responder::send_read(ByteSpan buffer, OutgoingPacket& out) {
       return false;
     }
     if (!fault.ok()) {
-      refuse_late(resource, packet.bth.psn);
+      refuse_late(replies_.begin(), packet.bth.psn);
       return false;
     }
   }
