@@ -1,11 +1,10 @@
-// Deadlines of queue pairs. Entries are not moved when a deadline moves on: one that comes early
-// asks again.
+// Deadlines of queue pairs: at most one entry each. An entry is not moved when its deadline moves
+// on, since that happens with every acknowledgement; one that comes early asks again.
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <functional>
-#include <queue>
-#include <vector>
+#include <set>
 
 #include "transport/queue_pair.hpp"
 
@@ -13,31 +12,33 @@ namespace softhca {
 
 class QpTimers {
  public:
-  std::uint64_t next_ns() const { return entries_.empty() ? kNever : entries_.top().at_ns; }
+  std::uint64_t next_ns() const { return entries_.empty() ? kNever : entries_.begin()->at_ns; }
 
   // Call whenever the deadline of `qp` may have changed.
   void update(QueuePair& qp) {
     const std::uint64_t deadline = qp.deadline_ns();
     if (deadline < qp.timer_at_ns) {
+      forget(qp);
       qp.timer_at_ns = deadline;
-      entries_.push({deadline, qp.qpn});
+      entries_.insert({deadline, qp.qpn});
     }
   }
-  // Takes the next entry that is due; false if none is. `find` gives the queue pair of a number, or
-  // null.
+  // Call when `qp` has no deadline for a long time, or ends.
+  void forget(QueuePair& qp) {
+    if (qp.timer_at_ns != kNever) {
+      entries_.erase({qp.timer_at_ns, qp.qpn});
+      qp.timer_at_ns = kNever;
+    }
+  }
+  // Takes the next entry that is due; false if none is. `find` gives the queue pair of a number.
   template <class Find>
   bool pop_due(std::uint64_t now_ns, Find find, QueuePair*& due) {
-    while (!entries_.empty() && entries_.top().at_ns <= now_ns) {
-      const Entry entry = entries_.top();
-      entries_.pop();
-      due = find(entry.qpn);
-      // An entry that an earlier one has overtaken is stale.
-      if (due != nullptr && due->timer_at_ns == entry.at_ns) {
-        due->timer_at_ns = kNever;
-        return true;
-      }
+    if (next_ns() > now_ns || entries_.empty()) {
+      return false;
     }
-    return false;
+    due = find(entries_.begin()->qpn);
+    forget(*due);
+    return true;
   }
 
  private:
@@ -45,11 +46,9 @@ class QpTimers {
     std::uint64_t at_ns;
     std::uint32_t qpn;
     // Ties are broken by number, so that the order depends on nothing else.
-    friend bool operator>(const Entry& a, const Entry& b) {
-      return a.at_ns != b.at_ns ? a.at_ns > b.at_ns : a.qpn > b.qpn;
-    }
+    friend auto operator<=>(const Entry&, const Entry&) = default;
   };
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> entries_;
+  std::set<Entry> entries_;
 };
 
 }  // namespace softhca

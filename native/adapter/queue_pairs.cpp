@@ -117,12 +117,8 @@ Status Adapter::destroy_qp(std::uint32_t qpn) {
     }
   }
   if (qp->init.type == QpType::XRC_RECV) {
-    // Its receives completed on the CQs of the domain's SRQs.
-    s.srqs.for_each([&](SharedReceiveQueue& srq) {
-      if (srq.xrcd == qp->init.xrcd) {
-        s.cqs.find(srq.cq)->purge(qpn);
-      }
-    });
+    // Its receives completed on the CQs of SRQs, some of which may be gone.
+    s.cqs.for_each([qpn](CompletionQueue& cq) { cq.purge(qpn); });
     --s.xrcds.find(qp->init.xrcd)->users;
   } else {
     --s.pds.find(qp->init.pd)->users;
@@ -130,6 +126,7 @@ Status Adapter::destroy_qp(std::uint32_t qpn) {
   if (qp->queues.srq != nullptr) {
     --qp->queues.srq->users;
   }
+  s.timers.forget(*qp);
   s.qps.erase(qpn);
   return Status::success();
 }
@@ -166,6 +163,9 @@ Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
        attr.max_dest_rd_atomic <= config.limits.max_qp_rd_atom, "is above max_qp_rd_atom"},
       {kQpPathMigState, "path_mig_state", static_cast<std::uint64_t>(attr.path_mig_state),
        attr.path_mig_state <= MigState::ARMED, "must be MIGRATED, REARM or ARMED"},
+      {kQpAltPath, "alt_pkey_index", attr.alt_pkey_index, attr.alt_pkey_index < config.pkeys.size(),
+       "names no entry of the P_Key table"},
+      {kQpAltPath, "alt_timeout", attr.alt_timeout, attr.alt_timeout <= 31, "must be 0 to 31"},
       {kQpCap, "attr_mask", mask, false, "queue pairs cannot be resized"},
   };
   for (const auto& check : checks) {
@@ -173,10 +173,17 @@ Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
       return refuse(EINVAL, check.name, check.value, check.rule);
     }
   }
-  if ((mask & kQpAv) != 0 && qp.init.type != QpType::UD) {
-    return check_ah(attr.ah_attr);
+  if (qp.init.type == QpType::UD) {
+    return Status::success();
   }
-  return Status::success();
+  Status status;
+  if ((mask & kQpAv) != 0) {
+    status = check_ah(attr.ah_attr);
+  }
+  if (status.ok() && (mask & kQpAltPath) != 0) {
+    status = check_ah(attr.alt_ah_attr);
+  }
+  return status;
 }
 
 Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask,
@@ -198,7 +205,11 @@ Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t m
   const bool has_pkey = (mask & kQpPkeyIndex) != 0;
   const std::uint16_t pkey = has_pkey ? s.config.pkeys[attr.pkey_index] : std::uint16_t{0xffff};
   const Status status = qp->modify(attr, mask, route, pkey);
-  s.timers.update(*qp);
+  if (qp->deadline_ns() == kNever) {
+    s.timers.forget(*qp);
+  } else {
+    s.timers.update(*qp);
+  }
   s.settle_overflows();
   return status;
 }

@@ -91,7 +91,8 @@ struct Pair {
     attr.retry_cnt = 7;
     attr.rnr_retry = 7;
     const bool ud = type == QpType::UD;
-    const bool reliable = type == QpType::RC;
+    const bool answers = type == QpType::RC || type == QpType::XRC_RECV;
+    const bool asks = type == QpType::RC || type == QpType::XRC_SEND;
     Adapter& adapter = *host(is_a).adapter;
     attr.qp_state = QpState::INIT;
     Status status = adapter.modify_qp(
@@ -102,14 +103,15 @@ struct Pair {
     attr.qp_state = QpState::RTR;
     std::uint32_t mask = kQpState;
     mask |= ud ? 0 : kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn;
-    mask |= reliable ? kQpMaxDestRdAtomic | kQpMinRnrTimer : 0;
+    mask |= answers ? kQpMaxDestRdAtomic | kQpMinRnrTimer : 0;
     status = adapter.modify_qp(qpn, attr, mask, now_ns);
     if (!status.ok()) {
       return status;
     }
     attr.qp_state = QpState::RTS;
     mask = kQpState | kQpSqPsn;
-    mask |= reliable ? kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic : 0;
+    mask |= asks ? kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic : 0u;
+    mask |= type == QpType::XRC_RECV ? kQpTimeout : 0u;
     return adapter.modify_qp(qpn, attr, mask, now_ns);
   }
 

@@ -40,7 +40,7 @@ void Requester::on_acknowledge(const Packet& packet) {
       const bool was_probe = probing_ && psn == unacked_psn_;
       if (!acknowledge_until(psn_add(psn, 1))) {
         response_lost();
-      } else if (was_probe && qp_.state() == QpState::RTS &&
+      } else if (was_probe && qp_.state() != QpState::ERR &&
                  psn_distance(unacked_psn_, next_psn_) > 0) {
         // The peer has nothing beyond the packet that was probed: the rest was lost with it.
         go_back_to(unacked_psn_);
@@ -115,6 +115,10 @@ void Requester::progress(std::uint32_t unacked_psn) {
       break;
     }
     qp_.complete_send(WcStatus::SUCCESS, {}, false);
+  }
+  if (failure_.set && failure_.index < qp_.sq.oldest()) {
+    // It failed only at being repeated, which turned out not to be needed.
+    failure_ = {};
   }
   if (psn_distance(next_psn_, unacked_psn) > 0) {
     set_position(unacked_psn);

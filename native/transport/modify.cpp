@@ -32,7 +32,6 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
       attr.*field = wanted.*field;
     }
   };
-  take(kQpEnSqdAsyncNotify, &QpAttr::en_sqd_async_notify);
   take(kQpAccessFlags, &QpAttr::qp_access_flags);
   take(kQpPkeyIndex, &QpAttr::pkey_index);
   take(kQpPort, &QpAttr::port_num);
@@ -79,6 +78,8 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
     requester.start();
   } else if (from == QpState::RTS && to == QpState::SQD) {
     attr.sq_draining = true;
+    // The wish for an event holds for this drain alone.
+    attr.en_sqd_async_notify = (mask & kQpEnSqdAsyncNotify) != 0 && wanted.en_sqd_async_notify;
     check_drained();
   } else {
     requester.configure();

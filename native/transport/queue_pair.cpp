@@ -104,11 +104,19 @@ bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t dat
   return true;
 }
 
+// Replies go first, but take turns with requests: a peer that reads without end would keep them
+// back until their retries are used up.
 bool QueuePair::next_packet(ByteSpan buffer, OutgoingPacket& out) {
-  if (responder.next_packet(buffer, out)) {
+  const bool request_is_due = replied_last_;
+  replied_last_ = false;
+  if (request_is_due && requester.next_packet(buffer, out)) {
     return true;
   }
-  return requester.next_packet(buffer, out);
+  if (responder.next_packet(buffer, out)) {
+    replied_last_ = true;
+    return true;
+  }
+  return !request_is_due && requester.next_packet(buffer, out);
 }
 
 void QueuePair::advance() { requester.advance(); }

@@ -89,6 +89,8 @@ class QueuePair {
   std::uint32_t multicast_groups = 0;
 
  private:
+  bool replied_last_ = false;  // The last packet was the responder's.
+
   void to_reset();
   void to_error_by_user();
   Status check_post_state() const;

@@ -1,5 +1,6 @@
 #include "transport/requester.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "transport/queue_pair.hpp"
@@ -125,7 +126,9 @@ bool Requester::may_send_next() {
   if (under_way >= static_cast<std::int32_t>(window_.packets())) {
     return false;
   }
-  return (!wqe.is_read() && !wqe.is_atomic()) || reads_.size() < qp_.attr.max_rd_atomic;
+  // One that has begun goes on, though SQD may have lowered the limit to zero since.
+  const std::size_t reads_allowed = std::max<std::size_t>(qp_.attr.max_rd_atomic, 1);
+  return (!wqe.is_read() && !wqe.is_atomic()) || reads_.size() < reads_allowed;
 }
 
 // Checks what is checked when a work request starts, and gives it its PSNs. False: it failed.
@@ -173,7 +176,7 @@ bool Requester::send_at(std::uint64_t index, std::uint32_t packet_number, bool a
   plan.packet.bth.pad_count = static_cast<std::uint8_t>(-plan.payload_bytes & 3);
   const std::size_t header_bytes = encode_headers(plan.packet, buffer);
   const ByteSpan payload = buffer.subspan(header_bytes, plan.payload_bytes);
-  if (wqe.is_inline()) {
+  if (wqe.is_inline() && !payload.empty()) {
     std::memcpy(payload.data(), qp_.sq.inline_bytes(index).data() + plan.offset, payload.size());
   } else if (!payload.empty()) {
     const AccessFault fault =
