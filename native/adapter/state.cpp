@@ -38,8 +38,13 @@ void Adapter::State::complete(CompletionQueue& cq, const Completion& completion)
       raise(EventType::CQ_ERR, cq.handle());
       overflowed_cqs.push_back(cq.handle());
       break;
-    case CompletionQueue::Push::ADDED:
     case CompletionQueue::Push::DISCARDED:
+      // Who completes on a dead queue has been reset, or created, since it died.
+      if (std::ranges::find(overflowed_cqs, cq.handle()) == overflowed_cqs.end()) {
+        overflowed_cqs.push_back(cq.handle());
+      }
+      break;
+    case CompletionQueue::Push::ADDED:
       break;
   }
 }
