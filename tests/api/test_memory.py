@@ -108,3 +108,11 @@ def test_memory_that_goes_away_is_an_error_not_a_crash(simulated: Pair) -> None:
     wc = simulated.completion(simulated.a)
     assert not wc.ok
     assert wc.by_peer
+
+
+def test_a_closed_region_refuses_by_name(host: Host) -> None:
+    mr = host.pd.reg_mr(bytearray(8))
+    mr.close()
+    for use in (lambda: mr[:], mr.remote, lambda: hca.Send(mr)):
+        with pytest.raises(VerbsError, match="mr: is closed"):
+            use()

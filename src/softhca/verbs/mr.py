@@ -97,6 +97,10 @@ class MR(VerbsObject):
             self._export = None
         self.obj = None
 
+    def _demand_open(self) -> None:
+        if self._closed:
+            raise VerbsError(errno.EINVAL, self.kind, None, "is closed")
+
     def dereg(self) -> None:
         """Deregisters the region and lets go of the buffer; the same as `close()`."""
         self.close()
@@ -106,8 +110,9 @@ class MR(VerbsObject):
 
         Raises:
             VerbsError: EINVAL, if the part leaves the region, has a step, or is longer than an
-                entry's 32 bits of length.
+                entry's 32 bits of length; or if the region is closed.
         """
+        self._demand_open()
         start, stop = bounds_of(part, self.length)
         if stop - start > _MAX_SGE_BYTES:
             raise VerbsError(
@@ -122,8 +127,9 @@ class MR(VerbsObject):
         """The region as peers name it: send it to them.
 
         Raises:
-            VerbsError: EINVAL, if the region gives no remote right.
+            VerbsError: EINVAL, if the region gives no remote right, or is closed.
         """
+        self._demand_open()
         if not self.rkey:
             raise VerbsError(
                 errno.EINVAL,
