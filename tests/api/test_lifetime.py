@@ -77,6 +77,37 @@ def test_with_closes_after_an_exception_too() -> None:
     assert all(made.closed for made in tree.values())
 
 
+def test_with_closes_an_empty_region_too() -> None:
+    with open_simulated() as device:
+        mr = device.alloc_pd().reg_mr(bytearray())
+    assert mr.closed
+
+
+def test_one_of_several_threads_that_close_an_object_does() -> None:
+    raised: list[Exception] = []
+
+    def close(made: VerbsObject, start: threading.Barrier) -> None:
+        start.wait(10)
+        try:
+            made.close()
+        except Exception as error:
+            raised.append(error)
+
+    with hca.open() as device:
+        pd = device.alloc_pd()
+        for _ in range(100):
+            start = threading.Barrier(4)
+            mr, cq = pd.reg_mr(bytearray(8)), device.create_cq(4)
+            threads = [
+                threading.Thread(target=close, args=(made, start)) for made in (mr, cq, mr, cq)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(10)
+    assert raised == []
+
+
 def test_close_is_idempotent(device: hca.Device) -> None:
     for made in reversed(list(make_tree(device).values())):
         made.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -20,10 +21,15 @@ from softhca.verbs.errors import VerbsError
 
 _forks = 0
 
+# Held while an object closes, so that of several threads that close it one does. An RLock, since
+# closing may let go of the last reference to another object.
+_closing = threading.RLock()
+
 
 def _on_fork() -> None:
-    global _forks
+    global _closing, _forks
     _forks += 1
+    _closing = threading.RLock()  # Who held the old one may not exist here.
 
 
 os.register_at_fork(after_in_child=_on_fork)
@@ -73,26 +79,30 @@ class VerbsObject:
         Raises:
             VerbsError: EBUSY, if objects that were made from it still live; it stays open.
         """
-        if self._closed:
-            return
-        if self._inherited():
+        with _closing:
+            if self._closed:
+                return
+            if not self._inherited():
+                self._refuse_with_children()
+                self._destroy()
             self._forget()
-            return
+
+    def _refuse_with_children(self) -> None:
         children = self._live_children()
         if children:
             rule = "is still used by " + ", ".join(sorted(repr(child) for child in children[:4]))
             if len(children) > 4:
                 rule += f" and {len(children) - 4} more"
             raise VerbsError(errno.EBUSY, self.kind, None, rule + ": close them first")
-        self._destroy()
-        self._forget()
 
     def _inherited(self) -> bool:
         """True in a child of fork(), where the object is the parent's."""
         return self._forks != _forks
 
     def _live_children(self) -> list[VerbsObject]:
-        return [child for reference in self._children.values() if (child := reference())]
+        # A list first, since other threads add and remove; None, since an empty region is false.
+        references = list(self._children.values())
+        return [child for ref in references if (child := ref()) is not None]
 
     def _forget(self) -> None:
         """Leaves the object closed, without a word to the adapter."""
