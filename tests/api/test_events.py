@@ -20,6 +20,29 @@ def test_waiting_for_an_event_times_out() -> None:
             device.get_async_event(0.01)
 
 
+@pytest.mark.parametrize("timeout", [0, -1, float("-inf"), -(10**400)])
+def test_a_timeout_that_is_over_already(timeout: float) -> None:
+    with hca.open() as device, pytest.raises(TimeoutError):
+        device.get_async_event(timeout)
+
+
+@pytest.mark.parametrize("timeout", [None, float("inf"), 1e300, 10**400])
+def test_a_timeout_without_end(timeout: float | None) -> None:
+    with hca.open() as device:
+        pair = Pair(Host(device), Host(device), None)
+        near, _ = pair.connected()
+        near.post_send(hca.Write(pair.a.mr[:8], remote=hca.RemoteMemory(0, 1, 8)))
+        assert device.get_async_event(timeout).event_type is EventType.QP_ACCESS_ERR
+
+
+def test_a_timeout_that_is_no_time() -> None:
+    with hca.open() as device:
+        with pytest.raises(VerbsError, match="timeout=nan"):
+            device.get_async_event(float("nan"))
+        with pytest.raises(TypeError, match="timeout must be a number, not str"):
+            device.get_async_event("1")  # type: ignore[arg-type]
+
+
 def test_a_simulated_device_is_not_waited_for(device: hca.Device) -> None:
     with pytest.raises(VerbsError) as raised:
         device.get_async_event(0)

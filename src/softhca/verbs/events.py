@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import select
 import time
 from collections.abc import Callable
@@ -50,6 +51,21 @@ CQ_EVENTS = frozenset({EventType.CQ_ERR})
 
 E = TypeVar("E")
 
+# The longest single wait; poll(2) takes no more than 31 bits of milliseconds.
+_LONGEST_MS = 1_000_000_000.0
+
+
+def _seconds(timeout: float) -> float:
+    try:
+        is_nan = math.isnan(timeout)
+    except OverflowError:  # An int beyond every float.
+        return math.inf if timeout > 0 else -math.inf
+    except TypeError:
+        raise TypeError(f"timeout must be a number, not {type(timeout).__name__}") from None
+    if is_nan:
+        raise VerbsError(errno.EINVAL, "timeout", timeout, "must be a number of seconds")
+    return float(timeout)
+
 
 def wait_for_event(fd: int, take: Callable[[], E | None], timeout: float | None) -> E:
     """Takes an event, waiting on its descriptor while there is none.
@@ -62,12 +78,12 @@ def wait_for_event(fd: int, take: Callable[[], E | None], timeout: float | None)
         raise VerbsError(errno.EOPNOTSUPP, "device", None, "is simulated: poll for events")
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = math.inf if timeout is None else time.monotonic() + _seconds(timeout)
     while True:
         event = take()
         if event is not None:
             return event
-        left_ms = None if deadline is None else (deadline - time.monotonic()) * 1000
-        if left_ms is not None and left_ms <= 0:
+        left_ms = (deadline - time.monotonic()) * 1000
+        if left_ms <= 0:
             raise TimeoutError(f"no event within {timeout} s")
-        poller.poll(left_ms)
+        poller.poll(min(left_ms, _LONGEST_MS))
