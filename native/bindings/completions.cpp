@@ -20,15 +20,11 @@ nb::object completion_object(nb::handle cls, const Completion& completion) {
   return out;
 }
 
-nb::list poll(Hca& hca, std::uint32_t cq, std::int64_t max_entries, nb::type_object cls) {
-  if (max_entries < 0) {
-    raise_refusal(refuse(EINVAL, "max_entries", 0, "must not be negative"));
-  }
-  const auto max = static_cast<std::size_t>(max_entries);
+nb::list poll(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::type_object cls) {
   nb::list out;
   std::array<Completion, kPollBatch> batch;
-  while (out.size() < max) {
-    const std::size_t wanted = std::min(kPollBatch, max - out.size());
+  while (out.size() < max_entries) {
+    const std::size_t wanted = std::min<std::size_t>(kPollBatch, max_entries - out.size());
     const std::size_t count = demand(hca.poll(cq, {batch.data(), wanted}));
     for (std::size_t i = 0; i < count; ++i) out.append(completion_object(cls, batch[i]));
     if (count < wanted) break;

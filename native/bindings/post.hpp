@@ -12,12 +12,16 @@
 
 namespace softhca {
 
+[[noreturn]] inline void refuse_no_work_requests() {
+  throw nb::type_error("wrs must be a work request of this queue, or a list of them");
+}
+
 // The work request in a Python object; not one whose constructor was never called.
 template <class Wr>
 const Wr* work_request(nb::handle object) {
   const Wr* wr = nullptr;
   if (!nb::try_cast(object, wr) || wr == nullptr) {
-    throw nb::type_error("wrs must be a work request of this queue, or a list of them");
+    refuse_no_work_requests();
   }
   return wr;
 }
@@ -38,6 +42,7 @@ void post(Hca& hca, nb::handle wrs, Submit&& submit) {
     if (!status.ok()) raise_refusal(status, wrs);
     return;
   }
+  if (!nb::hasattr(wrs, "__iter__")) refuse_no_work_requests();
   // A tuple of our own, so that nobody takes a work request away while the GIL is released.
   const nb::tuple kept(nb::borrow(wrs));
   std::vector<const Wr*> list;

@@ -15,7 +15,7 @@ void bind_posting(HcaClass& hca) {
                  return adapter.post_send(qpn, list, posted, now_ns);
                });
          },
-         nb::arg("qpn"), nb::arg("wrs"),
+         nb::arg("qpn"), nb::arg("wrs").none(),
          nb::sig("def post_send(self, qpn: int, wrs: SendWr | Sequence[SendWr]) -> None"))
       .def(
           "post_recv",
@@ -26,7 +26,7 @@ void bind_posting(HcaClass& hca) {
                   return adapter.post_recv(qpn, list, posted, now_ns);
                 });
           },
-          nb::arg("qpn"), nb::arg("wrs"),
+          nb::arg("qpn"), nb::arg("wrs").none(),
           nb::sig("def post_recv(self, qpn: int, wrs: RecvWr | Sequence[RecvWr]) -> None"));
 }
 

@@ -26,7 +26,7 @@ void bind_queues(HcaClass& hca) {
                   return adapter.post_srq_recv(srq, list, posted, now_ns);
                 });
           },
-          nb::arg("srq"), nb::arg("wrs"),
+          nb::arg("srq"), nb::arg("wrs").none(),
           nb::sig("def post_srq_recv(self, srq: int, wrs: RecvWr | Sequence[RecvWr]) -> None"));
 }
 

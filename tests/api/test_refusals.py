@@ -380,3 +380,27 @@ def test_open_says_who_holds_the_port() -> None:
         address = str(device.gid.ip)
         error = refused(lambda: hca.open(address), "address", errno.EADDRINUSE)
         assert address in str(error)
+
+
+@pytest.mark.parametrize("wrs", [None, 5, "abc", [None], object()])
+def test_what_is_no_work_request_is_refused_by_name(host: Host, wrs: Any) -> None:
+    qp = host.qp()
+    srq = host.keep(host.pd.create_srq(max_wr=4))
+    for post in (qp.post_send, qp.post_recv, srq.post_recv):
+        with pytest.raises(TypeError, match="wrs must be a work request of this queue"):
+            post(wrs)
+
+
+def test_how_many_to_poll_is_checked_by_name(host: Host) -> None:
+    for number in (-1, 1 << 64, 1 << 70):
+        with pytest.raises(VerbsError, match=f"max_entries={number}: must be 0 to"):
+            host.cq.poll(number)
+    with pytest.raises(TypeError, match="max_entries must be an integer, not NoneType"):
+        host.cq.poll(None)  # type: ignore[arg-type]
+    assert host.cq.poll(0) == []
+
+
+@pytest.mark.parametrize("address", [5, b"lo", ["lo"]])
+def test_an_address_is_text(address: Any) -> None:
+    with pytest.raises(TypeError, match="address must be str, not"):
+        hca.open(address)

@@ -45,8 +45,15 @@ class CQ(VerbsObject):
         """Takes up to `max_entries` completions, the oldest first; an empty list if there are none.
 
         A poll that finds nothing makes progress first: it fetches packets and sends answers.
+
+        Raises:
+            VerbsError: EINVAL, if `max_entries` is negative or beyond 64 bits.
         """
-        return self._hca.poll_cq(self._handle, max_entries, WC)
+        try:
+            return self._hca.poll_cq(self._handle, max_entries, WC)
+        except TypeError:
+            unsigned("max_entries", max_entries, 64)  # Refuses by name.
+            raise
 
     def req_notify(self, flags: int = NotifyFlags.NEXT_COMP) -> int:
         """Arms the queue for one event at the next completion that is added (ib_req_notify_cq).

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from softhca import _adapter
 from softhca.verbs.attributes import DeviceAttr, PortAttr
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
 from softhca.verbs.enums import AtomicCap, IcrcLevel, Mtu, PortState
@@ -305,6 +305,8 @@ def open(
     """
     if faults is not None and not isinstance(faults, BadNetwork):
         raise TypeError(f"faults must be softhca.testing.Faults, not {type(faults).__name__}")
+    if address is not None:
+        instance("address", address, str)
     send_faults, receive_faults, fault_seed = (
         faults.rates() if faults is not None else (_NO_FAULTS, _NO_FAULTS, 1)
     )
