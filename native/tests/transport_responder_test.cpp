@@ -89,6 +89,18 @@ TEST("responder: an atomic that waits behind a READ runs before what follows it"
   CHECK_EQ(value_at(peer), 1u);
 }
 
+TEST("responder: an atomic does not overtake one that waited behind a READ") {
+  ScriptedPeer peer;
+  peer.read(kFirst, 256);
+  peer.request(Operation::FETCH_ADD, kFirst + 1);
+  CHECK_EQ(peer.take(1).size(), 1u);  // The READ is answered, the atomic has not run yet.
+  peer.request(Operation::FETCH_ADD, kFirst + 2);
+  const std::vector<ScriptedPeer::Sent> sent = peer.take();
+  CHECK_EQ(sent.size(), 2u);
+  CHECK_EQ(sent[0].packet.atomic_original, 0u);
+  CHECK_EQ(sent[1].packet.atomic_original, 1u);
+}
+
 TEST("responder: an atomic whose region went while it waited refuses what follows it") {
   ScriptedPeer peer;
   std::vector<std::uint8_t> fleeting(64);

@@ -158,7 +158,7 @@ Responder::Step Responder::execute_atomic(const Packet& packet) {
   atomic.compare = packet.atomic.compare;
   // A READ reads when its responses leave, and an atomic behind it must not change what it sees
   // (IBTA Vol 1, table 79).
-  if (!owes_read()) {
+  if (!atomics_wait()) {
     const AccessFault fault = run_atomic(atomic);
     if (!fault.ok()) {
       qp_.count(&Counters::resp_remote_access_errors);

@@ -126,7 +126,7 @@ class Responder {
   bool find_resource(std::uint32_t psn, bool is_read, std::uint32_t& index) const;
   bool is_waited_for(std::uint32_t resource) const;
   bool owes_answer(std::uint32_t resource) const;
-  bool owes_read() const;
+  bool atomics_wait() const;
   Resource* take_resource(std::uint32_t& index);
   void push_acknowledge(std::uint32_t psn);
   void push_nak(std::uint32_t psn, std::uint8_t syndrome);

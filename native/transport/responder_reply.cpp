@@ -114,9 +114,12 @@ bool Responder::owes_answer(std::uint32_t resource) const {
   });
 }
 
-bool Responder::owes_read() const {
-  return std::ranges::any_of(
-      replies_, [](const Reply& reply) { return reply.kind == ReplyKind::READ && !reply.repeats; });
+// A READ still has bytes to fetch, or an atomic that waited for one has not run yet.
+bool Responder::atomics_wait() const {
+  return std::ranges::any_of(replies_, [this](const Reply& reply) {
+    return (reply.kind == ReplyKind::READ && !reply.repeats) ||
+           (reply.kind == ReplyKind::ATOMIC && !resources_[reply.resource].executed);
+  });
 }
 
 Responder::Resource* Responder::take_resource(std::uint32_t& index) {
