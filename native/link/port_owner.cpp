@@ -107,20 +107,24 @@ std::string find_process(std::uint64_t inode) {
 bool kernel_has_rxe() { return access("/sys/module/rdma_rxe", F_OK) == 0; }
 
 std::string describe_owner(const BoundSocket& socket, const std::string& endpoint) {
+  // A socket of every address leaves none to open instead.
+  const std::string or_else =
+      socket.any_address ? ", or run in another network namespace" : ", or open another address";
   const std::string process = find_process(socket.inode);
   if (!process.empty()) {
-    return process + " holds " + endpoint + "; close its adapter, or open another address";
+    return process + " holds " + endpoint + "; close it" + or_else;
   }
   if (kernel_has_rxe() && socket.uid == 0 && socket.any_address) {
     return "the kernel's rdma_rxe holds " + endpoint +
-           " for every address of this network namespace; remove it (modprobe -r rdma_rxe), or run "
-           "in another network namespace";
+           " for every address of this network namespace; remove it (modprobe -r rdma_rxe)" +
+           or_else;
   }
   if (geteuid() == 0) {
-    return "a socket of the kernel or of another container holds " + endpoint;
+    return "a socket of the kernel or of another container holds " + endpoint + "; remove it" +
+           or_else;
   }
   return "a process of user " + std::to_string(socket.uid) + " holds " + endpoint +
-         "; ask that user, or open another address";
+         "; ask that user" + or_else;
 }
 
 }  // namespace

@@ -158,6 +158,7 @@ TEST("link udp: a taken address says who holds it") {
   CHECK(second == nullptr);
   CHECK(error.message.find("this very process holds " + options.address + ":4791") !=
         std::string::npos);
+  CHECK(error.message.find("close it, or open another address") != std::string::npos);
   a.reset();
   CHECK(UdpLink::open(options, second).ok());
 }
@@ -177,6 +178,8 @@ TEST("link udp: someone who takes the port on every address is named, too") {
   Random random(port);
   const std::string owner = explain_port_owner(random_loopback_address(random), port);
   CHECK(owner.find("this very process holds [::]:" + std::to_string(port)) != std::string::npos);
+  CHECK(owner.find("another network namespace") != std::string::npos);
+  CHECK(owner.find("another address") == std::string::npos);
 }
 
 TEST("link udp: what the network refuses is lost, and stops nothing") {
