@@ -83,6 +83,19 @@ def test_with_closes_an_empty_region_too() -> None:
     assert mr.closed
 
 
+def test_with_closes_what_an_interrupt_left_half_made() -> None:
+    with hca.open() as device:
+        tree = make_tree(device)
+        pd, buffer = device.alloc_pd(), bytearray(8)
+        mr = pd.reg_mr(buffer)
+        device.adapter.reg_mr(pd.handle, mr.addr, 8, mr.addr, 0)  # Of no Python object.
+    assert device.closed
+    assert pd.closed
+    assert all(made.closed for made in tree.values())
+    buffer.extend(b"free")
+    hca.open(str(device.gid.ip)).close()
+
+
 def test_one_of_several_threads_that_close_an_object_does() -> None:
     raised: list[Exception] = []
 

@@ -72,6 +72,15 @@ class Device(VerbsObject):
             self._hca.close()  # Gives up this process's copies of the descriptors.
         super()._forget()
 
+    def _close_with_children(self) -> None:
+        try:
+            super()._close_with_children()
+        except VerbsError:
+            # An exception out of a signal handler can leave an object that the adapter has and
+            # Python has not, and its parents then refuse. They all go with the adapter.
+            self._destroy()
+            self._forget_with_children()
+
     @property
     def adapter(self) -> _adapter.Hca:
         """The native adapter, for simulation and tests."""

@@ -122,6 +122,12 @@ class VerbsObject:
             self._let_go()
         self.close()
 
+    def _forget_with_children(self) -> None:
+        for child in reversed(self._live_children()):
+            child._forget_with_children()
+        if not self._closed:
+            self._forget()
+
     def __enter__(self: V) -> V:
         return self
 
