@@ -108,7 +108,7 @@ void Victim::connect(const Line& line, std::uint64_t now_ns) {
   attr.qp_state = QpState::RTS;
   mask = kQpState | kQpSqPsn;
   mask |= asks ? kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic : 0;
-  mask |= line.type == QpType::XRC_RECV ? kQpTimeout : 0;
+  mask |= line.type == QpType::XRC_RECV ? std::uint32_t{kQpTimeout} : 0;
   must(adapter_->modify_qp(line.qpn, attr, mask, now_ns));
 }
 
