@@ -404,3 +404,18 @@ def test_how_many_to_poll_is_checked_by_name(host: Host) -> None:
 def test_an_address_is_text(address: Any) -> None:
     with pytest.raises(TypeError, match="address must be str, not"):
         hca.open(address)
+
+
+def test_an_address_handle_of_another_device(host: Host) -> None:
+    near = host.qp(QPType.UD, max_send_wr=4)
+    near.activate()
+    own = host.keep(host.pd.create_ah("10.0.0.1"))
+    with open_simulated("10.0.0.8") as other, other.alloc_pd() as pd:
+        foreign = pd.create_ah("10.0.0.1")
+        good = hca.Send(ah=own, remote_qpn=near.qpn, wr_id=1, signaled=True)
+        bad = hca.Send(ah=foreign, remote_qpn=near.qpn, wr_id=2, signaled=True)
+        assert refused(lambda: near.post_send([good, bad, good]), "ah").bad_wr is bad
+        refused(lambda: near.post_send(bad), "ah")
+        foreign.close()
+    host.device.adapter.next_packet(0)
+    assert [wc.wr_id for wc in host.cq.poll()] == [1]

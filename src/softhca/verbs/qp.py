@@ -191,7 +191,18 @@ class QP(VerbsObject):
                 until a later one completes. EINVAL, if one is malformed or the state does not
                 allow it. `bad_wr` is the one that was refused; those before it stay posted.
         """
+        if self.type is QPType.UD and not self._closed:
+            self._refuse_foreign_handles(wrs)
         self._hca.post_send(self._qpn, wrs)
+
+    def _refuse_foreign_handles(self, wrs: SendRequest | Sequence[SendRequest]) -> None:
+        # A handle is a number of its device, and would name another one here.
+        listed = (wrs,) if isinstance(wrs, SendRequest) else wrs
+        for index, wr in enumerate(listed):
+            ah = wr.ah if isinstance(wr, SendRequest) else None
+            if ah is not None and not ah.closed and ah._hca is not self._hca:
+                self._hca.post_send(self._qpn, listed[:index])
+                raise VerbsError(errno.EINVAL, "ah", None, "belongs to another device", bad_wr=wr)
 
     def post_recv(self, wrs: Recv | Sequence[Recv]) -> None:
         """Posts a receive, or several in order.

@@ -103,7 +103,7 @@ def _entries(buffers: tuple[Any, ...], inline: bool) -> tuple[list[_Triple], tup
 class SendRequest(_adapter.SendWr):
     """A work request for a send queue. Its fields are read-only."""
 
-    __slots__ = ("_kept", "byte_count")
+    __slots__ = ("_kept", "ah", "byte_count")
 
     def __init__(
         self,
@@ -151,6 +151,7 @@ class SendRequest(_adapter.SendWr):
             **(fields or {}),
         )
         self._kept = kept
+        self.ah = ah
         self.byte_count = byte_count
 
     def __repr__(self) -> str:
