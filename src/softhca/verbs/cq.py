@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.checks import unsigned
 from softhca.verbs.enums import NotifyFlags
 from softhca.verbs.lifetime import VerbsObject
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
 class CQ(VerbsObject):
     """A completion queue (struct ibv_cq). `device.create_cq()` makes it."""
 
-    __slots__ = ("_handle", "device")
+    __slots__ = ("_async_acks", "_completion_acks", "_handle", "device")
 
     kind = "cq"
 
     def __init__(self, device: Device, cqe: int) -> None:
         hca = device._hca
+        self._async_acks = Acknowledgement()
+        self._completion_acks = Acknowledgement()
         self._handle: int = hca.create_cq(unsigned("cqe", cqe, 32))
         self.device = device
         super().__init__(hca, device)
@@ -31,6 +34,10 @@ class CQ(VerbsObject):
     def handle(self) -> int:
         """Number of the queue within its device."""
         return self._handle
+
+    def _await_acknowledgement(self) -> None:
+        self._async_acks.wait_until_none(self.kind)
+        self._completion_acks.wait_until_none(self.kind)
 
     def _destroy(self) -> None:
         self._hca.destroy_cq(self._handle)

@@ -2,6 +2,7 @@
 
 An object keeps its parents alive; a parent knows its children without keeping them. `close()` is
 idempotent and refuses while there are children; leaving a `with` block closes the children first.
+`close()` waits for events to be acknowledged; leaving a block, and the garbage collector, do not.
 """
 
 from __future__ import annotations
@@ -76,9 +77,22 @@ class VerbsObject:
     def close(self) -> None:
         """Destroys the object. Does nothing the second time.
 
+        Waits for other threads to acknowledge events of it that they took, as libibverbs does.
+
         Raises:
-            VerbsError: EBUSY, if objects that were made from it still live; it stays open.
+            VerbsError: EBUSY, if objects that were made from it still live, or if events of it
+                are not acknowledged by anyone; it stays open.
         """
+        if not self._closed and not self._inherited():
+            self._refuse_with_children()
+            self._await_acknowledgement()
+        self._close_now()
+
+    def _await_acknowledgement(self) -> None:
+        """Waits until events of the object that were taken are acknowledged; EBUSY if none will."""
+
+    def _close_now(self) -> None:
+        """Closes without a wait: what is not acknowledged is given up."""
         with _closing:
             if self._closed:
                 return
@@ -120,7 +134,7 @@ class VerbsObject:
             child._close_with_children()
         if not self._closed and not self._inherited():
             self._let_go()
-        self.close()
+        self._close_now()
 
     def _forget_with_children(self) -> None:
         for child in reversed(self._live_children()):
@@ -137,7 +151,10 @@ class VerbsObject:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes what was made from the object, the youngest first, and then the object."""
+        """Closes what was made from the object, the youngest first, and then the object.
+
+        Waits for nobody: events that were taken and not acknowledged are given up.
+        """
         self._close_with_children()
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:

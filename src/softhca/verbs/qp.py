@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from softhca import _adapter
 from softhca.verbs import connection
+from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.attributes import QP_ATTR_MASK, QPAttr, QPCap, QPInitAttr
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.counters import Counters
@@ -34,7 +35,7 @@ class QP(VerbsObject):
         psn: First PSN that `connect` makes it send; random, by the device's seed.
     """
 
-    __slots__ = ("_groups", "_qpn", "device", "psn", "type")
+    __slots__ = ("_async_acks", "_groups", "_qpn", "device", "psn", "type")
 
     kind = "qp"
 
@@ -82,6 +83,7 @@ class QP(VerbsObject):
         cap.max_inline_data = unsigned("max_inline_data", max_inline_data, 32)
         init.cap = cap
         init.sq_sig_all = bool(sq_sig_all)
+        self._async_acks = Acknowledgement()
         self._qpn: int = hca.create_qp(init)
         self.device = device
         self.type = init.type
@@ -89,6 +91,9 @@ class QP(VerbsObject):
         self.psn: int = device._random.getrandbits(24)
         super().__init__(hca, *parents)
         device._qps[self._qpn] = self
+
+    def _await_acknowledgement(self) -> None:
+        self._async_acks.wait_until_none(self.kind)
 
     def _destroy(self) -> None:
         self._hca.destroy_qp(self._qpn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.attributes import SRQAttr
 from softhca.verbs.checks import unsigned
 from softhca.verbs.cq import CQ
@@ -24,7 +25,7 @@ class SRQ(VerbsObject):
         srqn: Number by which XRC peers name it; 0 for one that is not of XRC.
     """
 
-    __slots__ = ("device", "handle", "srqn")
+    __slots__ = ("_async_acks", "device", "handle", "srqn")
 
     kind = "srq"
 
@@ -45,6 +46,7 @@ class SRQ(VerbsObject):
             parents.append(xrcd)
         if cq is not None:
             parents.append(alive("cq", cq, CQ, hca))
+        self._async_acks = Acknowledgement()
         self.handle: int = hca.create_srq(
             pd.handle, attr, xrcd.handle if xrcd else 0, cq.handle if cq else 0
         )
@@ -52,6 +54,9 @@ class SRQ(VerbsObject):
         self.device = pd.device
         super().__init__(hca, *parents)
         pd.device._srqs[self.handle] = self
+
+    def _await_acknowledgement(self) -> None:
+        self._async_acks.wait_until_none(self.kind)
 
     def _destroy(self) -> None:
         self._hca.destroy_srq(self.handle)

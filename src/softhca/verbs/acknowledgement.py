@@ -1,0 +1,91 @@
+"""Events that were taken and not acknowledged, which destroying their object waits for.
+
+Sources: the manual pages ibv_get_async_event(3) and ibv_get_cq_event(3), and IBTA Vol 1, 11.6.3.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+
+from softhca.verbs.errors import VerbsError
+
+# How long destroying an object waits for other threads to acknowledge its events.
+LONGEST_WAIT_S = 5.0
+
+# The last thread that could acknowledge may end without a word: the wait looks this often.
+_LOOK_AGAIN_S = 0.05
+
+# One for all counters: waiting is rare, and a queue pair is made often. Reentrant, since the
+# garbage collector may acknowledge what it collects while this thread is in here.
+_changed = threading.Condition(threading.RLock())
+
+
+def _on_fork() -> None:
+    global _changed
+    _changed = threading.Condition(threading.RLock())  # Who held the old one may not exist here.
+
+
+os.register_at_fork(after_in_child=_on_fork)
+
+
+class Acknowledgement:
+    """Counts one object's events of one channel that were taken and not acknowledged.
+
+    A CQ has two: one for its asynchronous events and one for its completion events. Thread-safe.
+    """
+
+    __slots__ = ("_outstanding",)
+
+    def __init__(self) -> None:
+        self._outstanding = 0
+
+    @property
+    def outstanding(self) -> int:
+        """Events that were taken and not acknowledged."""
+        return self._outstanding
+
+    def taken(self, count: int = 1) -> None:
+        """Notes that events were handed to the program."""
+        with _changed:
+            self._outstanding += count
+
+    def acknowledge(self, count: int = 1) -> None:
+        """Notes that the program is done with events.
+
+        Raises:
+            VerbsError: EINVAL, if more than were taken and not acknowledged; none is then.
+        """
+        with _changed:
+            if not 0 <= count <= self._outstanding:
+                rule = f"must be 0 to {self._outstanding}, the events not yet acknowledged"
+                raise VerbsError(errno.EINVAL, "nevents", count, rule)
+            self._outstanding -= count
+            _changed.notify_all()
+
+    def wait_until_none(self, kind: str) -> None:
+        """Waits until every event that was taken is acknowledged.
+
+        libibverbs waits for ever. This gives up at once where no other Python thread lives that
+        could acknowledge, and after `LONGEST_WAIT_S` seconds otherwise.
+
+        Args:
+            kind: What the events are of, for the message.
+
+        Raises:
+            VerbsError: EBUSY, if it gave up.
+        """
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        with _changed:
+            while self._outstanding:
+                left_s = deadline - time.monotonic()
+                if threading.active_count() == 1 or left_s <= 0:
+                    raise VerbsError(errno.EBUSY, kind, None, self._rule())
+                _changed.wait(min(left_s, _LOOK_AGAIN_S))
+
+    def _rule(self) -> str:
+        count = self._outstanding
+        events, were = ("event", "was") if count == 1 else ("events", "were")
+        return f"{count} {events} of it {were} never acknowledged"
