@@ -1,0 +1,71 @@
+"""Waiting for a descriptor in a task, under asyncio and trio, and so under anyio on either."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+
+async def wait_readable(fd: int) -> None:
+    """Waits until a descriptor is readable.
+
+    Waits on a copy of it: any number of tasks may wait for one descriptor, whoever else has it
+    registered with the loop keeps his registration, and closing it under a task does not make the
+    task wait for whatever gets its number next. What was closed wakes nobody, though: the owner
+    makes it readable first.
+
+    Nothing is taken here, so a task that is cancelled has lost nothing.
+
+    Raises:
+        RuntimeError: Outside a task of asyncio or trio.
+    """
+    trio = _trio_here()
+    own = os.dup(fd)
+    try:
+        if trio is not None:
+            await trio.lowlevel.wait_readable(own)
+        else:
+            await _asyncio_readable(own)
+    finally:
+        os.close(own)
+
+
+async def checkpoint() -> None:
+    """Lets other tasks run, and a cancellation arrive."""
+    trio = _trio_here()
+    if trio is not None:
+        await trio.lowlevel.checkpoint()
+    else:
+        await asyncio.sleep(0)
+
+
+async def _asyncio_readable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    readable: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        loop.remove_reader(fd)
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(fd, wake)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(fd)
+
+
+def _trio_here() -> Any:
+    """Returns the module trio in a task of trio, None in one of asyncio; raises elsewhere."""
+    # Not get_running_loop(): trio can be a guest of a loop that runs.
+    try:
+        if asyncio.current_task() is not None:
+            return None
+    except RuntimeError:
+        pass
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_task():
+        return trio
+    raise RuntimeError("must be awaited in a task of asyncio or trio")
