@@ -135,6 +135,7 @@ void Driver::close() {
   opened_wire_.reset();
   udp_ = nullptr;
   faults_ = nullptr;
+  async_events_.close();
 }
 
 // Another thread of the parent may have been anywhere when it forked: what it worked on is in an

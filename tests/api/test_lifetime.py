@@ -305,8 +305,7 @@ def test_an_event_of_an_object_that_is_gone(simulated: Pair) -> None:
     near.post_send(hca.Write(simulated.a.mr[:8], remote=remote))
     simulated.completion(simulated.a)
     far.close()
-    while (event := simulated.b.device.poll_async_event()) is not None:
-        assert event.element is None
+    assert simulated.b.device.poll_async_event() is None
 
 
 def test_destroying_a_queue_pair_removes_its_completions(host: Host) -> None:

@@ -16,13 +16,7 @@ from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
 from softhca.verbs.enums import AtomicCap, IcrcLevel, Mtu, PortState
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.events import (
-    CQ_EVENTS,
-    QP_EVENTS,
-    SRQ_EVENTS,
-    AsyncEvent,
-    wait_for_event,
-)
+from softhca.verbs.events import AsyncEvent, AsyncEvents, take_event, wait_for_event
 from softhca.verbs.gid import GID
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.pd import PD
@@ -180,19 +174,12 @@ class Device(VerbsObject):
         return XRCD(self)
 
     def poll_async_event(self) -> AsyncEvent | None:
-        """Takes the oldest asynchronous event; None if there is none."""
-        taken = self._hca.next_async_event()
-        if taken is None:
-            return None
-        event_type, number = taken
-        element: QP | CQ | SRQ | int | None = number
-        if event_type in QP_EVENTS:
-            element = self._qps.get(number)
-        elif event_type in CQ_EVENTS:
-            element = self._cqs.get(number)
-        elif event_type in SRQ_EVENTS:
-            element = self._srqs.get(number)
-        return AsyncEvent(event_type, element)
+        """Takes the oldest asynchronous event; None if there is none.
+
+        Events of an object go with it when it is closed. Of the same event of the same object one
+        waits at a time, the latest.
+        """
+        return take_event(self)
 
     def get_async_event(self, timeout: float | None = None) -> AsyncEvent:
         """Waits for an asynchronous event and takes it (ibv_get_async_event).
@@ -202,12 +189,36 @@ class Device(VerbsObject):
 
         Raises:
             TimeoutError: If none came in time.
-            VerbsError: EOPNOTSUPP, on a simulated device, where nothing happens while one waits.
+            VerbsError: EINVAL or ENODEV, when the device is closed, also during the wait;
+                EOPNOTSUPP, on a simulated device, where nothing happens while one waits.
         """
-        return wait_for_event(self._hca.async_event_fd, self.poll_async_event, timeout)
+        hca = self._hca  # Keeps the descriptor open though the device be closed.
+        return wait_for_event(hca.async_event_fd, self.poll_async_event, timeout)
+
+    def async_events(self) -> AsyncEvents:
+        """The events for `async for`, in a task of asyncio or trio.
+
+        `async for event in device.async_events():` waits for each event and takes it. It loses
+        none when its task is cancelled, and ends with the VerbsError of `get_async_event` when
+        the device is closed.
+        """
+        return AsyncEvents(self)
+
+    def ack_async_event(self, event: AsyncEvent) -> None:
+        """Acknowledges an event, as `event.ack()` does (ibv_ack_async_event).
+
+        Raises:
+            VerbsError: EINVAL, if it was acknowledged already, or is of another device.
+        """
+        if instance("event", event, AsyncEvent)._device is not self:
+            raise VerbsError(errno.EINVAL, "event", None, "is of another device")
+        event.ack()
 
     def async_event_fileno(self) -> int:
-        """A descriptor that is readable while an asynchronous event waits, for select."""
+        """A descriptor that is readable while an asynchronous event waits, for select and epoll.
+
+        It is readable for good once the device is closed, for as long as somebody waits there.
+        """
         return self._hca.async_event_fd
 
     def poll_cq_event(self) -> CQ | None:
