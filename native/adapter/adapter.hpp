@@ -26,6 +26,7 @@ namespace softhca {
 struct Limits {
   std::uint32_t max_pd = 16384;
   std::uint32_t max_mr = 65536;
+  std::uint32_t max_mw = 65536;
   std::uint32_t max_cq = 16384;
   std::uint32_t max_cqe = 1u << 20;
   std::uint32_t max_qp = 16384;
@@ -56,6 +57,7 @@ struct AdapterConfig {
   IcrcLevel icrc_level = IcrcLevel::SOLVE;
   std::vector<std::uint16_t> pkeys = {0xffff};
   bool retry_early = true;  // Probe for lost tails before the ACK timer runs out.
+  bool windows_2a = false;  // Type 2 windows are 2A instead of 2B.
   Limits limits;
 };
 
@@ -97,6 +99,11 @@ struct MrInfo {
   std::uint32_t rkey = 0;  // 0 without a remote access right.
 };
 
+struct KeyInfo {
+  std::uint32_t key = 0;
+  KeyState state = KeyState::INVALID;
+};
+
 // Handles are small numbers per kind, never 0; a QP's handle is its QPN.
 class Adapter {
  public:
@@ -134,6 +141,15 @@ class Adapter {
   Result<MrInfo> reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t length,
                         std::uint64_t iova, std::uint32_t access);
   Status dereg_mr(std::uint32_t mr);
+  // Windows (windows.cpp). The handle is the first key.
+  Result<std::uint32_t> alloc_mw(std::uint32_t pd, MwType type);
+  Status dealloc_mw(std::uint32_t mw);
+  // Posts a bind of a window of type 1; returns the key that the window will then have.
+  Result<std::uint32_t> bind_mw(std::uint32_t qpn, std::uint32_t mw, const BindInfo& info,
+                                std::uint64_t wr_id, std::uint32_t send_flags,
+                                std::uint64_t now_ns);
+  // The present key of a region or window, and its state.
+  Result<KeyInfo> query_key(std::uint32_t handle) const;
   Result<std::uint32_t> create_ah(std::uint32_t pd, const AhAttr& attr);
   Result<AhAttr> query_ah(std::uint32_t ah) const;
   Status destroy_ah(std::uint32_t ah);

@@ -110,6 +110,12 @@ Status Adapter::destroy_qp(std::uint32_t qpn) {
   if (qp->multicast_groups != 0) {
     return refuse(EBUSY, "qp", qp->multicast_groups, "is still attached to multicast groups");
   }
+  // Windows 2A hold their queue pair; those of 2B go with it (IBTA Vol 1, o10-2.2.5).
+  if (const std::uint32_t bound = s.memory_table.windows_of(qpn);
+      s.config.windows_2a && bound != 0) {
+    return refuse(EBUSY, "qp", bound, "type 2A windows are bound to it: invalidate them first");
+  }
+  s.memory_table.release_windows_of(qpn);
   for (CompletionQueue* cq : {qp->queues.send_cq, qp->queues.recv_cq}) {
     if (cq != nullptr) {
       cq->purge(qpn);

@@ -56,12 +56,16 @@ Result<MrInfo> Adapter::reg_mr(std::uint32_t handle, std::uint64_t address, std:
 }
 
 Status Adapter::dereg_mr(std::uint32_t mr) {
-  const RegionRequest* region = state_->memory_table.find(mr);
-  if (region == nullptr) {
+  const KeySlot* slot = state_->memory_table.find_object(mr);
+  if (slot == nullptr) {
     return no_such("mr", mr);
   }
-  --state_->pds.find(region->pd)->users;
-  return state_->memory_table.deregister_region(mr);
+  const std::uint32_t pd = slot->region.pd;
+  const Status status = state_->memory_table.deregister_region(mr);
+  if (status.ok()) {
+    --state_->pds.find(pd)->users;
+  }
+  return status;
 }
 
 Result<std::uint32_t> Adapter::create_ah(std::uint32_t handle, const AhAttr& attr) {

@@ -11,7 +11,7 @@ namespace {
 // Every limit by its name: read for a query, and lowered by tests.
 // clang-format off
 #define SOFTHCA_LIMITS(X) \
-  X(max_pd) X(max_mr) X(max_cq) X(max_cqe) \
+  X(max_pd) X(max_mr) X(max_mw) X(max_cq) X(max_cqe) \
   X(max_qp) X(max_qp_wr) X(max_sge) X(max_inline_data) \
   X(max_srq) X(max_srq_wr) X(max_srq_sge) X(max_ah) \
   X(max_xrcd) X(max_qp_rd_atom) X(max_qp_init_rd_atom) X(max_mcast_grp) \
@@ -73,7 +73,7 @@ void demand_driver(const DriverError& error) {
 
 Hca* open(const std::string& address, const std::string& capture_path, const Rates& send_faults,
           const Rates& receive_faults, std::uint64_t fault_seed, std::uint64_t seed,
-          IcrcLevel icrc_level, std::uint8_t max_mtu, const LimitsDict& limits) {
+          IcrcLevel icrc_level, std::uint8_t max_mtu, const LimitsDict& limits, bool windows_2a) {
   OpenOptions options;
   options.address = address;
   options.capture_path = capture_path;
@@ -84,6 +84,7 @@ Hca* open(const std::string& address, const std::string& capture_path, const Rat
   options.icrc_level = icrc_level;
   options.max_mtu = max_mtu;
   options.limits = limits_of(limits);
+  options.windows_2a = windows_2a;
   OpenedDevice device;
   DriverError error;
   {
@@ -97,7 +98,7 @@ Hca* open(const std::string& address, const std::string& capture_path, const Rat
 void simulate(Hca* self, const std::vector<Gid>& gids, std::uint64_t seed, std::uint8_t active_mtu,
               std::uint64_t node_guid, const std::vector<std::uint16_t>& udp_source_ports,
               IcrcLevel icrc_level, const std::vector<std::uint16_t>& pkeys, bool retry_early,
-              const LimitsDict& limits) {
+              const LimitsDict& limits, bool windows_2a) {
   AdapterConfig config;
   config.node_guid = node_guid;
   config.seed = seed;
@@ -108,6 +109,7 @@ void simulate(Hca* self, const std::vector<Gid>& gids, std::uint64_t seed, std::
   config.pkeys = pkeys;
   config.retry_early = retry_early;
   config.limits = limits_of(limits);
+  config.windows_2a = windows_2a;
   new (self) Hca(std::move(config));
 }
 
@@ -145,10 +147,12 @@ void bind_opening(HcaClass& hca) {
   hca.def("__init__", &simulate, nb::kw_only(), nb::arg("gids"), nb::arg("seed"),
           nb::arg("active_mtu"), nb::arg("node_guid"), nb::arg("udp_source_ports"),
           nb::arg("icrc_level"), nb::arg("pkeys"), nb::arg("retry_early"), nb::arg("limits"),
+          nb::arg("windows_2a") = false,
           "An adapter without a driver: the caller moves its packets and its time.")
       .def_static("open", &open, nb::kw_only(), nb::arg("address"), nb::arg("capture_path"),
                   nb::arg("send_faults"), nb::arg("receive_faults"), nb::arg("fault_seed"),
                   nb::arg("seed"), nb::arg("icrc_level"), nb::arg("max_mtu"), nb::arg("limits"),
+                  nb::arg("windows_2a") = false,
                   "An adapter on the wire, with a driver of its own.")
       .def("close", &Hca::close, nb::call_guard<nb::gil_scoped_release>());
 }
@@ -180,6 +184,9 @@ void bind_device(HcaClass& hca) {
             return dict_of(read(self, [](Adapter& a) { return a.config().limits; }));
           },
           nb::sig("def limits(self) -> dict[str, int]"))
+      .def_prop_ro(
+          "windows_2a",
+          [](Hca& self) { return read(self, [](Adapter& a) { return a.config().windows_2a; }); })
       .def("query_port",
            [](Hca& self) { return read(self, [](Adapter& a) { return a.query_port(); }); })
       .def(

@@ -36,7 +36,9 @@ void bind_completion_values(nb::module_& module) {
     nb::enum_<Enum>(module, "WrOpcode", nb::is_arithmetic(), "Operation of a work request.")
         VALUE(RDMA_WRITE) VALUE(RDMA_WRITE_WITH_IMM) VALUE(SEND) VALUE(SEND_WITH_IMM)
             VALUE(RDMA_READ) VALUE(ATOMIC_CMP_AND_SWP) VALUE(ATOMIC_FETCH_AND_ADD) VALUE(LOCAL_INV)
-                VALUE(BIND_MW) VALUE(SEND_WITH_INV);
+                VALUE(BIND_MW) VALUE(SEND_WITH_INV) VALUE(MASKED_ATOMIC_CMP_AND_SWP)
+                    VALUE(MASKED_ATOMIC_FETCH_AND_ADD) VALUE(FLUSH) VALUE(ATOMIC_WRITE)
+                        VALUE(REG_MR);
   }
   nb::enum_<SendFlags>(module, "SendFlags", nb::is_arithmetic(), nb::is_flag(),
                        "Flags of a send work request.")
@@ -59,7 +61,9 @@ void bind_completion_values(nb::module_& module) {
     using Enum = WcOpcode;
     nb::enum_<Enum>(module, "WcOpcode", nb::is_arithmetic(), "Operation that a completion reports.")
         VALUE(SEND) VALUE(RDMA_WRITE) VALUE(RDMA_READ) VALUE(COMP_SWAP) VALUE(FETCH_ADD)
-            VALUE(BIND_MW) VALUE(LOCAL_INV) VALUE(RECV) VALUE(RECV_RDMA_WITH_IMM);
+            VALUE(BIND_MW) VALUE(LOCAL_INV) VALUE(FLUSH) VALUE(ATOMIC_WRITE) VALUE(REG_MR)
+                VALUE(MASKED_COMP_SWAP) VALUE(MASKED_FETCH_ADD) VALUE(RECV)
+                    VALUE(RECV_RDMA_WITH_IMM);
   }
   nb::enum_<WcFlags>(module, "WcFlags", nb::is_arithmetic(), nb::is_flag(),
                      "What a completion carries.")
@@ -76,7 +80,14 @@ void bind_completion_values(nb::module_& module) {
                         VALUE(NAK_INVALID_REQUEST) VALUE(NAK_ACCESS) VALUE(NAK_OPERATIONAL)
                             VALUE(BAD_RESPONSE) VALUE(FLUSHED) VALUE(BAD_ADDRESS_HANDLE)
                                 VALUE(MEMORY_GONE) VALUE(BAD_SRQ) VALUE(CQ_OVERRUN)
-                                    VALUE(LOCAL_RECEIVE_BUFFER);
+                                    VALUE(LOCAL_RECEIVE_BUFFER) VALUE(OTHER_QP) VALUE(WINDOW_KEY)
+                                        VALUE(KEY_NOT_VALID) VALUE(NO_BIND_RIGHT)
+                                            VALUE(WINDOW_WRITES) VALUE(NOT_FREE) VALUE(EMPTY_BIND)
+                                                VALUE(KEY_INDEX) VALUE(ZERO_BASED_REGION)
+                                                    VALUE(ZERO_BASED_WINDOW) VALUE(WRONG_WINDOW)
+                                                        VALUE(WINDOWS_BOUND)
+                                                            VALUE(NOT_INVALIDATABLE)
+                                                                VALUE(NOT_MAPPED) VALUE(BAD_ACCESS);
   }
   module.def(
       "reason_text", [](Reason reason) { return reason_text(reason); }, nb::arg("reason"),
@@ -97,6 +108,20 @@ void bind_rights(nb::module_& module) {
       .value("FLUSH_GLOBAL", kAccessFlushGlobal)
       .value("FLUSH_PERSISTENT", kAccessFlushPersistent)
       .value("RELAXED_ORDERING", static_cast<AccessFlags>(1u << 20));
+}
+
+void bind_windows(nb::module_& module) {
+  {
+    using Enum = MwType;
+    nb::enum_<Enum>(module, "MwType", nb::is_arithmetic(), "Type of a memory window.") VALUE(TYPE_1)
+        VALUE(TYPE_2);
+  }
+  {
+    using Enum = KeyState;
+    nb::enum_<Enum>(module, "KeyState", nb::is_arithmetic(),
+                    "What a key of a window, or of a region for fast registration, stands for.")
+        VALUE(INVALID) VALUE(FREE) VALUE(VALID);
+  }
 }
 
 void bind_masks(nb::module_& module) {
@@ -147,6 +172,7 @@ void bind_enums(nb::module_& module) {
   bind_states(module);
   bind_completion_values(module);
   bind_rights(module);
+  bind_windows(module);
   bind_masks(module);
   bind_events(module);
 }

@@ -1,7 +1,14 @@
+#include <tuple>
+
 #include "bindings/module.hpp"
 #include "bindings/verb.hpp"
 
 namespace softhca {
+namespace {
+
+using BindTuple = std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint32_t>;
+
+}  // namespace
 
 void bind_memory(HcaClass& hca) {
   hca.def("alloc_pd", verb(&Adapter::alloc_pd))
@@ -9,6 +16,28 @@ void bind_memory(HcaClass& hca) {
       .def("reg_mr", verb(&Adapter::reg_mr), nb::arg("pd"), nb::arg("address"), nb::arg("length"),
            nb::arg("iova"), nb::arg("access"))
       .def("dereg_mr", verb(&Adapter::dereg_mr), nb::arg("mr"))
+      .def("alloc_mw", verb(&Adapter::alloc_mw), nb::arg("pd"), nb::arg("mw_type"))
+      .def("dealloc_mw", verb(&Adapter::dealloc_mw), nb::arg("mw"))
+      .def(
+          "bind_mw",
+          [](Hca& self, std::uint32_t qpn, std::uint32_t mw, const BindTuple& bind,
+             std::uint64_t wr_id, std::uint32_t send_flags) {
+            const auto& [lkey, address, length, access] = bind;
+            const BindInfo info{lkey, address, length, access};
+            return demand(self.call([&](Adapter& adapter, std::uint64_t now_ns) {
+              return adapter.bind_mw(qpn, mw, info, wr_id, send_flags, now_ns);
+            }));
+          },
+          nb::arg("qpn"), nb::arg("mw"), nb::arg("bind"), nb::arg("wr_id"), nb::arg("send_flags"),
+          "Type 1. `bind` is (lkey, address, length, access); returns the new key.")
+      .def(
+          "query_key",
+          [](Hca& self, std::uint32_t handle) {
+            const KeyInfo info =
+                demand(self.call([=](Adapter& adapter) { return adapter.query_key(handle); }));
+            return std::tuple(info.key, info.state);
+          },
+          nb::arg("handle"), "(key, state) of a region or window.")
       .def("create_ah", verb(&Adapter::create_ah), nb::arg("pd"), nb::arg("attr"))
       .def("query_ah", verb(&Adapter::query_ah), nb::arg("ah"))
       .def("destroy_ah", verb(&Adapter::destroy_ah), nb::arg("ah"))

@@ -16,6 +16,15 @@ std::vector<Sge> sges_of(const std::vector<SgeTuple>& tuples) {
   return sges;
 }
 
+// Object, key, and what it is bound to: lkey, address, length, access.
+using MemoryTuple = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t,
+                               std::uint64_t, std::uint32_t>;
+
+MemoryWork memory_work(const MemoryTuple& tuple) {
+  const auto& [object, key, lkey, address, length, access] = tuple;
+  return {object, key, MwType::TYPE_2, {lkey, address, length, access}};
+}
+
 void bind_send_wr(nb::module_& module) {
   nb::class_<SendWr>(module, "SendWr", "A work request for a send queue; immutable.")
       .def(
@@ -24,7 +33,7 @@ void bind_send_wr(nb::module_& module) {
              std::uint32_t send_flags, std::uint32_t immediate, std::uint32_t invalidate_rkey,
              std::uint64_t remote_address, std::uint32_t rkey, std::uint64_t compare_add,
              std::uint64_t swap, std::uint32_t ah, std::uint32_t remote_qpn,
-             std::uint32_t remote_qkey, std::uint32_t xrc_srqn) {
+             std::uint32_t remote_qkey, std::uint32_t xrc_srqn, const MemoryTuple& memory) {
             new (self) SendWr{.wr_id = wr_id,
                               .opcode = opcode,
                               .send_flags = send_flags,
@@ -38,13 +47,14 @@ void bind_send_wr(nb::module_& module) {
                               .remote_qpn = remote_qpn,
                               .remote_qkey = remote_qkey,
                               .xrc_srqn = xrc_srqn,
+                              .memory = memory_work(memory),
                               .sges = sges_of(sges)};
           },
           nb::arg("opcode"), nb::arg("sges"), nb::kw_only(), nb::arg("wr_id") = 0,
           nb::arg("send_flags") = 0, nb::arg("immediate") = 0, nb::arg("invalidate_rkey") = 0,
           nb::arg("remote_address") = 0, nb::arg("rkey") = 0, nb::arg("compare_add") = 0,
           nb::arg("swap") = 0, nb::arg("ah") = 0, nb::arg("remote_qpn") = 0,
-          nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0)
+          nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0, nb::arg("memory") = MemoryTuple())
       .def_ro("wr_id", &SendWr::wr_id)
       .def_ro("opcode", &SendWr::opcode)
       .def_prop_ro("send_flags",

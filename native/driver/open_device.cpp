@@ -61,6 +61,7 @@ DriverError open_device(const OpenOptions& options, OpenedDevice& device) {
   config.seed = options.seed != 0 ? options.seed : system_entropy();
   config.icrc_level = options.icrc_level;
   config.active_mtu = std::min(config.active_mtu, options.max_mtu);
+  config.windows_2a = options.windows_2a;
   config.limits = options.limits;
   opened.adapter = std::make_shared<GuardedAdapter>(std::move(config));
   opened.driver = std::make_unique<Driver>(opened.adapter, std::move(link),

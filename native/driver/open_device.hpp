@@ -18,6 +18,7 @@ struct OpenOptions {
   std::uint64_t seed = 0;  // 0: the system's entropy.
   IcrcLevel icrc_level = IcrcLevel::SOLVE;
   std::uint8_t max_mtu = 5;  // Mtu code; the port's is smaller where the interface carries less.
+  bool windows_2a = false;   // See AdapterConfig.
   Limits limits;
 };
 

@@ -1,4 +1,4 @@
-// The memory regions of an adapter: their keys, and every access to what they cover.
+// The memory regions and windows of an adapter: their keys, and every access to what they cover.
 //
 // A key is a 24-bit index and an 8-bit tag; a lookup compares the whole key, so a stale tag fails
 // (IBTA Vol 1, 10.6.3). Rights, bounds and protection domains are checked at each access, when a
@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "memory/address_space.hpp"
+#include "memory/key_slot.hpp"
+#include "vocabulary/bind_info.hpp"
 #include "vocabulary/enums.hpp"
 #include "vocabulary/random.hpp"
 #include "vocabulary/sge.hpp"
@@ -27,25 +29,59 @@ struct AccessFault {
   bool ok() const { return reason == Reason::NONE; }
 };
 
-struct RegionRequest {
+// On whose behalf memory is reached or keys are changed: a queue pair and its protection domain.
+struct Accessor {
   std::uint32_t pd = 0;
-  std::uint64_t address = 0;  // Where the bytes lie.
-  std::uint64_t length = 0;
-  std::uint64_t iova = 0;    // What keys address them by.
-  std::uint32_t access = 0;  // AccessFlags.
+  std::uint32_t qpn = 0;
+
+  // A domain alone will do where no window of type 2 is concerned.
+  Accessor(std::uint32_t domain, std::uint32_t number = 0)  // NOLINT(google-explicit-constructor)
+      : pd(domain), qpn(number) {}
+};
+
+// How much of the table each kind of object may take.
+struct MemoryLimits {
+  std::uint32_t max_regions = 0;
+  std::uint32_t max_windows = 0;
+  std::uint64_t max_region_bytes = 0;
 };
 
 class MemoryTable {
  public:
+  MemoryTable(AddressSpace& space, Random& random, const MemoryLimits& limits);
   MemoryTable(AddressSpace& space, Random& random, std::uint32_t max_regions,
-              std::uint64_t max_region_bytes);
+              std::uint64_t max_region_bytes)
+      : MemoryTable(space, random, MemoryLimits{max_regions, max_regions, max_region_bytes}) {}
 
+  // --- regions (memory_table.cpp)
   // The key of the new region; it is its handle as well.
   Result<std::uint32_t> register_region(const RegionRequest& request);
-  Status deregister_region(std::uint32_t key);
-  // The region's protection domain and rights; null if there is no such key.
+  // EBUSY with windows bound to it.
+  Status deregister_region(std::uint32_t handle);
+  // The protection domain and rights of what has this handle or key; null if there is none.
   const RegionRequest* find(std::uint32_t key) const;
 
+  // --- windows (memory_window.cpp)
+  Result<std::uint32_t> alloc_window(std::uint32_t pd, MwType type);
+  Status dealloc_window(std::uint32_t handle);
+  // Executes a bind: from then on the window has `key`.
+  AccessFault bind_window(const Accessor& who, std::uint32_t handle, MwType type, std::uint32_t key,
+                          const BindInfo& info);
+  // Type 1: the key that the next bind to be posted gives it. Then, that it was posted.
+  Result<std::uint32_t> next_bind_key(std::uint32_t handle) const;
+  void bind_posted(std::uint32_t handle) { ++object_of(handle)->posted_tag; }
+  // Unbinds the type 2 windows of a queue pair that ends its connection.
+  void release_windows_of(std::uint32_t qpn);
+  std::uint32_t windows_of(std::uint32_t qpn) const;
+
+  // --- keys that come and go (memory_window.cpp)
+  // Executes an invalidation, by a LOCAL_INV, or by a SEND of the peer where `by_peer`.
+  AccessFault invalidate(const Accessor& who, std::uint32_t key, bool by_peer);
+  // What has this handle, with its present key; null if there is nothing.
+  const KeySlot* find_object(std::uint32_t handle) const;
+  static std::uint32_t key_of(const KeySlot& slot) { return (slot.handle & ~0xffu) | slot.tag; }
+
+  // --- access (memory_access.cpp)
   // Copies the bytes at `offset` of the scatter/gather list into `out`.
   AccessFault gather(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                      ByteSpan out);
@@ -55,41 +91,56 @@ class MemoryTable {
   // Checks the whole list without touching a byte.
   AccessFault check_list(std::uint32_t pd, std::span<const Sge> sges, std::uint32_t access) const;
 
-  AccessFault check_remote(std::uint32_t pd, std::uint32_t rkey, std::uint64_t address,
+  AccessFault check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                            std::uint64_t length, std::uint32_t access) const;
-  AccessFault read_remote(std::uint32_t pd, std::uint32_t rkey, std::uint64_t address,
+  AccessFault read_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                           ByteSpan out);
-  AccessFault write_remote(std::uint32_t pd, std::uint32_t rkey, std::uint64_t address,
+  AccessFault write_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                            ByteView in);
-  AccessFault fetch_add(std::uint32_t pd, std::uint32_t rkey, std::uint64_t address,
+  AccessFault fetch_add(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                         std::uint64_t addend, std::uint64_t& original);
-  AccessFault compare_swap(std::uint32_t pd, std::uint32_t rkey, std::uint64_t address,
+  AccessFault compare_swap(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                            std::uint64_t compare, std::uint64_t swap, std::uint64_t& original);
 
   // Reads this process's memory without any key, for inline data. False if it is not there.
   bool read_inline(std::uint64_t address, ByteSpan out) { return space_.copy_in(address, out); }
 
  private:
-  struct Slot {
-    RegionRequest region;
-    std::uint8_t tag = 0;
-    bool live = false;
-  };
+  // Takes a slot and gives it a handle, which is its first key.
+  KeySlot& take_slot(KeyKind kind);
+  void free_slot(KeySlot& slot);
 
-  const Slot* slot_of(std::uint32_t key) const;
-  AccessFault check(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
-                    std::uint64_t length, std::uint32_t access) const;
-  // Where a checked access lies in the address space.
-  std::uint64_t locate(std::uint32_t key, std::uint64_t address) const;
+  const KeySlot* slot_of(std::uint32_t key) const;
+  KeySlot* slot_of(std::uint32_t key) {
+    return const_cast<KeySlot*>(static_cast<const MemoryTable*>(this)->slot_of(key));
+  }
+  KeySlot* object_of(std::uint32_t handle) { return const_cast<KeySlot*>(find_object(handle)); }
+  Reason check_bind(const Accessor& who, const KeySlot& window, std::uint32_t key,
+                    const BindInfo& info, const KeySlot* region) const;
+  void unbind(KeySlot& window);
+
+  AccessFault check_local(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
+                          std::uint64_t length, std::uint32_t access) const;
+  Reason check_range(const KeySlot& slot, std::uint64_t address, std::uint64_t length,
+                     std::uint32_t access) const;
+  // Calls `move(address, done, step)` for each run of bytes that a checked range consists of;
+  // false, as soon as it is.
+  template <class Move>
+  bool for_each_run(std::uint32_t key, std::uint64_t address, std::uint64_t length,
+                    Move move) const;
+  // Where the eight bytes of a checked atomic lie; 0 if in two places.
+  std::uint64_t locate_word(std::uint32_t key, std::uint64_t address) const;
   template <class Move>
   AccessFault walk(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                    std::uint64_t length, std::uint32_t access, Move move);
 
   AddressSpace& space_;
   Random& random_;
-  std::uint32_t max_regions_;
-  std::uint64_t max_region_bytes_;
-  std::vector<Slot> slots_;          // Index 0 is never used.
+  MemoryLimits limits_;
+  std::uint32_t regions_ = 0;
+  std::uint32_t windows_ = 0;
+  std::uint32_t bound_type_2_ = 0;   // Without any, queue pairs end without a search.
+  std::vector<KeySlot> slots_;       // Index 0 is never used.
   std::vector<std::uint32_t> free_;  // Indices of dead slots.
 };
 

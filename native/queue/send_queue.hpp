@@ -31,6 +31,7 @@ struct SendWqe {
   std::uint32_t remote_qpn = 0;
   std::uint32_t remote_qkey = 0;
   std::uint32_t xrc_srqn = 0;
+  MemoryWork memory;                // BIND_MW, REG_MR.
   std::uint64_t length = 0;         // Bytes of the message.
   bool bad_address_handle = false;  // UD: the handle named nothing usable at posting.
   Route route;                      // UD: where to; copied, so that the handle may go.
@@ -45,7 +46,14 @@ struct SendWqe {
   bool is_atomic() const {
     return opcode == WrOpcode::ATOMIC_CMP_AND_SWP || opcode == WrOpcode::ATOMIC_FETCH_AND_ADD;
   }
+  // Works on keys of this adapter, and sends nothing.
+  bool is_local() const {
+    return opcode == WrOpcode::LOCAL_INV || opcode == WrOpcode::BIND_MW ||
+           opcode == WrOpcode::REG_MR;
+  }
   bool is_read() const { return opcode == WrOpcode::RDMA_READ; }
+  // Takes a response of its own, and one of the peer's READ and atomic resources.
+  bool is_answered() const { return is_read() || is_atomic(); }
   bool is_write() const {
     return opcode == WrOpcode::RDMA_WRITE || opcode == WrOpcode::RDMA_WRITE_WITH_IMM;
   }

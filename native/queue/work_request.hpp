@@ -4,10 +4,19 @@
 #include <cstdint>
 #include <vector>
 
+#include "vocabulary/bind_info.hpp"
 #include "vocabulary/enums.hpp"
 #include "vocabulary/sge.hpp"
 
 namespace softhca {
+
+// What BIND_MW and REG_MR do to which key.
+struct MemoryWork {
+  std::uint32_t object = 0;  // Handle of the window or region.
+  std::uint32_t key = 0;     // Its key from then on.
+  MwType type = MwType::TYPE_2;
+  BindInfo bind;  // REG_MR: only the access flags.
+};
 
 // ibv_send_wr without its pointers. Reusable: posting copies it.
 struct SendWr {
@@ -24,6 +33,7 @@ struct SendWr {
   std::uint32_t remote_qpn = 0;
   std::uint32_t remote_qkey = 0;  // Most significant bit set: use the QP's own.
   std::uint32_t xrc_srqn = 0;     // XRC_SEND.
+  MemoryWork memory;
   std::vector<Sge> sges;
 };
 

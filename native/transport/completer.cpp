@@ -68,7 +68,7 @@ bool Requester::expected_response(std::uint64_t& index, std::uint32_t& psn) cons
     if (!wqe.started) {
       return false;
     }
-    if (wqe.is_read() || wqe.is_atomic()) {
+    if (wqe.is_answered()) {
       psn = psn_distance(wqe.first_psn, unacked_psn_) > 0 ? unacked_psn_ : wqe.first_psn;
       return true;
     }

@@ -113,6 +113,8 @@ void QueuePair::to_reset() {
   responder.reset();
   attr.qp_state = QpState::RESET;
   attr.sq_draining = false;
+  // Another peer may come to this number, and must not find the windows of the last one.
+  services.memory.release_windows_of(qpn);
 }
 
 void QueuePair::to_error_by_user() {

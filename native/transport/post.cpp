@@ -8,6 +8,10 @@
 namespace softhca {
 namespace {
 
+bool is_local(WrOpcode opcode) {
+  return opcode == WrOpcode::LOCAL_INV || opcode == WrOpcode::BIND_MW;
+}
+
 bool known_opcode(WrOpcode opcode) { return opcode <= WrOpcode::SEND_WITH_INV; }
 
 bool may_be_inline(WrOpcode opcode) {
@@ -34,15 +38,14 @@ Status QueuePair::check_request(const SendWr& wr, std::uint64_t& length) const {
   if (!known_opcode(wr.opcode)) {
     return refuse(EINVAL, "opcode", static_cast<std::uint64_t>(wr.opcode), "is no work request");
   }
-  if (wr.opcode == WrOpcode::LOCAL_INV || wr.opcode == WrOpcode::BIND_MW) {
-    return refuse(EOPNOTSUPP, "opcode", static_cast<std::uint64_t>(wr.opcode),
-                  "LOCAL_INV and BIND_MW are not supported");
-  }
   if ((wr.send_flags & ~kKnownFlags) != 0) {
     return refuse(EINVAL, "send_flags", wr.send_flags, "has bits that are no send flag");
   }
   if (wr.sges.size() > init.cap.max_send_sge) {
     return refuse(EINVAL, "num_sge", wr.sges.size(), "is above the queue pair's max_send_sge");
+  }
+  if (is_local(wr.opcode) && !wr.sges.empty()) {
+    return refuse(EINVAL, "num_sge", wr.sges.size(), "must be 0: the work request moves no bytes");
   }
   length = 0;
   for (const Sge& sge : wr.sges) {
@@ -50,7 +53,7 @@ Status QueuePair::check_request(const SendWr& wr, std::uint64_t& length) const {
   }
   if ((wr.send_flags & kSendInline) != 0) {
     if (!may_be_inline(wr.opcode)) {
-      return refuse(EINVAL, "inline", 1, "READ and atomics have nothing to send inline");
+      return refuse(EINVAL, "inline", 1, "the work request has nothing to send inline");
     }
     if (length > init.cap.max_inline_data) {
       return refuse(EINVAL, "inline", length, "is above the queue pair's max_inline_data");
@@ -88,6 +91,7 @@ Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok) {
   wqe.remote_qpn = wr.remote_qpn;
   wqe.remote_qkey = wr.remote_qkey;
   wqe.xrc_srqn = wr.xrc_srqn;
+  wqe.memory = wr.memory;
   wqe.length = length;
   wqe.route = to;
   wqe.bad_address_handle = init.type == QpType::UD && !ah_ok;

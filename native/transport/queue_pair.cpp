@@ -20,6 +20,8 @@ WcOpcode completion_opcode(WrOpcode opcode) {
       return WcOpcode::LOCAL_INV;
     case WrOpcode::BIND_MW:
       return WcOpcode::BIND_MW;
+    case WrOpcode::REG_MR:
+      return WcOpcode::REG_MR;
     default:
       return WcOpcode::SEND;
   }

@@ -25,6 +25,10 @@ bool legal_opcode(QpType type, WrOpcode opcode) {
     case WrOpcode::ATOMIC_FETCH_AND_ADD:
     case WrOpcode::SEND_WITH_INV:
       return type == QpType::RC || type == QpType::XRC_SEND;
+    case WrOpcode::LOCAL_INV:
+    case WrOpcode::BIND_MW:
+    case WrOpcode::REG_MR:
+      return type != QpType::UD;
     default:
       return false;
   }
@@ -83,6 +87,7 @@ bool Requester::next_packet(ByteSpan buffer, OutgoingPacket& out) {
       ++index;
     }
   }
+  run_local_work();
   if (!may_send_next()) {
     return false;
   }
@@ -97,7 +102,7 @@ bool Requester::next_packet(ByteSpan buffer, OutgoingPacket& out) {
     highest_psn_ = next_psn_;
   }
   const SendWqe& wqe = qp_.sq.at(index);
-  if (wqe.is_read() || wqe.is_atomic()) {
+  if (wqe.is_answered()) {
     reads_.push_back({first, next_psn_});
   }
   current_packet_ += psns;
@@ -110,7 +115,8 @@ bool Requester::next_packet(ByteSpan buffer, OutgoingPacket& out) {
 
 // The next packet in order may leave now; begins its entry if it is the first.
 bool Requester::may_send_next() {
-  if (current_ == qp_.sq.tail() || (failure_.set && current_ >= failure_.index)) {
+  if (current_ == qp_.sq.tail() || qp_.sq.at(current_).is_local() ||
+      (failure_.set && current_ >= failure_.index)) {
     return false;
   }
   SendWqe& wqe = qp_.sq.at(current_);
@@ -128,7 +134,7 @@ bool Requester::may_send_next() {
   }
   // One that has begun goes on, though SQD may have lowered the limit to zero since.
   const std::size_t reads_allowed = std::max<std::size_t>(qp_.attr.max_rd_atomic, 1);
-  return (!wqe.is_read() && !wqe.is_atomic()) || reads_.size() < reads_allowed;
+  return !wqe.is_answered() || reads_.size() < reads_allowed;
 }
 
 // Checks what is checked when a work request starts, and gives it its PSNs. False: it failed.
@@ -143,7 +149,7 @@ bool Requester::begin(SendWqe& wqe) {
   if (wqe.length > kMaxMessageBytes) {
     return refuse_start(WcStatus::LOC_LEN_ERR, Reason::TOO_LONG);
   }
-  const bool answered = wqe.is_read() || wqe.is_atomic();
+  const bool answered = wqe.is_answered();
   if (answered && qp_.attr.max_rd_atomic == 0) {
     return refuse_start(WcStatus::LOC_QP_OP_ERR, Reason::TOO_MANY_READS);
   }
@@ -215,7 +221,8 @@ void Requester::after_send(std::uint32_t psn, std::uint32_t psns, bool ack_reque
 
 // UC and UD: a packet that has left is done.
 bool Requester::send_unreliable(ByteSpan buffer, OutgoingPacket& out) {
-  while (current_ != qp_.sq.tail()) {
+  run_local_work();
+  while (current_ != qp_.sq.tail() && !qp_.sq.at(current_).is_local()) {
     SendWqe& wqe = qp_.sq.at(current_);
     if (!wqe.started) {
       if (qp_.state() == QpState::SQD) {

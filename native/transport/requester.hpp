@@ -66,6 +66,12 @@ class Requester {
   void go_back_to(std::uint32_t psn);
   void after_send(std::uint32_t psn, std::uint32_t psns, bool ack_request, bool again);
 
+  // Entries that send nothing (local_work.cpp).
+  void run_local_work();
+  bool may_run_local(const SendWqe& wqe) const;
+  AccessFault execute_local(const SendWqe& wqe);
+  void complete_local();
+
   // Packets of one entry (request_packet.cpp).
   struct Plan {
     Packet packet;

@@ -88,12 +88,15 @@ Responder::Step Responder::execute_send(const Packet& packet) {
   }
   message_bytes_ = static_cast<std::uint32_t>(end);
   if (packet.info->has(kHasIeth)) {
-    // No key here may be invalidated by a peer. Neither NAK nor ACK (IBTA Vol 1, 9.9.6.3, class J).
-    fail_receive(WcStatus::REM_INV_REQ_ERR,
-                 {Reason::REFUSED_INVALIDATE, packet.invalidate_rkey, 0, 0});
-    qp_.services.raise(EventType::QP_REQ_ERR, qp_.qpn);
-    qp_.enter_error();
-    return Step::STOP;
+    // Before the receive completes, so that who sees it may use the memory again.
+    const AccessFault refused = qp_.services.memory.invalidate(who_, packet.invalidate_rkey, true);
+    if (!refused.ok()) {
+      // Neither NAK nor ACK (IBTA Vol 1, 9.9.6.3, class J).
+      fail_receive(WcStatus::REM_INV_REQ_ERR, refused);
+      qp_.services.raise(EventType::QP_REQ_ERR, qp_.qpn);
+      qp_.enter_error();
+      return Step::STOP;
+    }
   }
   return Step::CONTINUE;
 }
@@ -108,7 +111,7 @@ Responder::Step Responder::execute_write(const Packet& packet) {
   }
   if (!packet.payload.empty()) {
     const AccessFault fault =
-        qp_.services.memory.write_remote(access_pd_, write_rkey_, write_address_, packet.payload);
+        qp_.services.memory.write_remote(who_, write_rkey_, write_address_, packet.payload);
     if (!fault.ok()) {
       qp_.count(&Counters::resp_remote_access_errors);
       return refuse_request(NakCode::REMOTE_ACCESS_ERROR, fault);
@@ -132,7 +135,7 @@ Responder::Step Responder::execute_read(const Packet& packet) {
                                  (std::uint64_t{packet.reth.length} + qp_.mtu() - 1) / qp_.mtu());
   resource.address = packet.reth.virtual_address;
   resource.rkey = packet.reth.rkey;
-  resource.pd = access_pd_;
+  resource.who = who_;
   resource.length = packet.reth.length;
   resource.msn = psn_add(msn_, 1);
   Reply reply;
@@ -152,7 +155,7 @@ Responder::Step Responder::execute_atomic(const Packet& packet) {
   atomic.msn = psn_add(msn_, 1);
   atomic.address = packet.atomic.virtual_address;
   atomic.rkey = packet.atomic.rkey;
-  atomic.pd = access_pd_;
+  atomic.who = who_;
   atomic.swaps = opcode_operation(packet.bth.opcode) == Operation::COMPARE_SWAP;
   atomic.swap_add = packet.atomic.swap_add;
   atomic.compare = packet.atomic.compare;
@@ -176,10 +179,10 @@ AccessFault Responder::run_atomic(Resource& resource) {
   MemoryTable& memory = qp_.services.memory;
   resource.executed = true;
   if (resource.swaps) {
-    return memory.compare_swap(resource.pd, resource.rkey, resource.address, resource.compare,
+    return memory.compare_swap(resource.who, resource.rkey, resource.address, resource.compare,
                                resource.swap_add, resource.original);
   }
-  return memory.fetch_add(resource.pd, resource.rkey, resource.address, resource.swap_add,
+  return memory.fetch_add(resource.who, resource.rkey, resource.address, resource.swap_add,
                           resource.original);
 }
 
@@ -239,6 +242,10 @@ void Responder::complete_receive(const Packet& packet) {
   if (packet.info->has(kHasImmDt)) {
     completion.wc_flags |= kWcWithImm;
     completion.immediate_or_rkey = packet.immediate;
+  }
+  if (packet.info->has(kHasIeth)) {
+    completion.wc_flags |= kWcWithInv;
+    completion.immediate_or_rkey = packet.invalidate_rkey;
   }
   if (qp_.init.type == QpType::UD) {
     completion.wc_flags |= kWcGrh;

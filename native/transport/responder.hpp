@@ -78,7 +78,7 @@ class Responder {
     std::uint32_t msn = 0;
     std::uint64_t address = 0;
     std::uint32_t rkey = 0;
-    std::uint32_t pd = 0;
+    Accessor who = 0;
     std::uint32_t length = 0;
     std::uint64_t original = 0;  // Atomics: what the address held.
     bool executed = false;       // Atomics: false while one waits behind a READ.
@@ -143,9 +143,9 @@ class Responder {
   bool peer_seen_ = false;
 
   InProgress in_progress_ = InProgress::NOTHING;
-  // Whose regions the request may name: the queue pair's domain, or for XRC that of the SRQ in the
-  // XRCETH.
-  std::uint32_t access_pd_ = 0;
+  // Whose regions and windows the request may name: the queue pair's domain, or for XRC that of the
+  // SRQ in the XRCETH.
+  Accessor who_ = 0;
   std::uint64_t write_address_ = 0;
   std::uint32_t write_rkey_ = 0;
   std::uint64_t write_left_ = 0;     // Bytes still to come.

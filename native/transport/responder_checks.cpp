@@ -75,13 +75,13 @@ Responder::Step Responder::check_operation(const Packet& packet) {
     return refuse_request(NakCode::INVALID_REQUEST, {Reason::UNSUPPORTED, 0, 0, 0});
   }
   if (!packet.info->has(kMiddle | kLast)) {
-    access_pd_ = qp_.init.pd;
+    who_ = {qp_.init.pd, qp_.qpn};
     if (qp_.init.type == QpType::XRC_RECV) {
       const SharedReceiveQueue* srq = qp_.services.find_xrc_srq(packet.xrc_srqn, qp_.init.xrcd);
       if (srq == nullptr) {
         return refuse_request(NakCode::INVALID_REQUEST, {Reason::BAD_SRQ, packet.xrc_srqn, 0, 0});
       }
-      access_pd_ = srq->pd;
+      who_.pd = srq->pd;
     }
   }
   const std::uint32_t access = required_access(packet);
@@ -143,13 +143,12 @@ Responder::Step Responder::check_access(const Packet& packet) {
       return refuse_request(NakCode::INVALID_REQUEST, {Reason::MISALIGNED, packet.atomic.rkey,
                                                        packet.atomic.virtual_address, 8});
     }
-    fault = qp_.services.memory.check_remote(access_pd_, packet.atomic.rkey,
+    fault = qp_.services.memory.check_remote(who_, packet.atomic.rkey,
                                              packet.atomic.virtual_address, 8, kAccessRemoteAtomic);
   } else if (info.has(kHasReth) && packet.reth.length != 0) {
     // Neither key nor address is looked at for zero bytes (IBTA Vol 1, C9-88).
-    fault =
-        qp_.services.memory.check_remote(access_pd_, packet.reth.rkey, packet.reth.virtual_address,
-                                         packet.reth.length, required_access(packet));
+    fault = qp_.services.memory.check_remote(who_, packet.reth.rkey, packet.reth.virtual_address,
+                                             packet.reth.length, required_access(packet));
   }
   if (fault.ok()) {
     return Step::CONTINUE;

@@ -237,7 +237,7 @@ bool Responder::send_read(ByteSpan buffer, OutgoingPacket& out) {
   if (payload_bytes != 0) {
     // Checked again for every packet: the region may have been deregistered since the request.
     const AccessFault fault =
-        qp_.services.memory.read_remote(resource.pd, resource.rkey, resource.address + offset,
+        qp_.services.memory.read_remote(resource.who, resource.rkey, resource.address + offset,
                                         buffer.subspan(header_bytes, payload_bytes));
     if (!fault.ok() && reply.repeats) {
       // The whole answer went out once, so the region may rightly be gone: whoever has the answer

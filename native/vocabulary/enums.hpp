@@ -29,7 +29,7 @@ enum class Mtu : std::uint8_t {
 };
 inline constexpr std::uint32_t mtu_bytes(std::uint8_t mtu_code) { return 128u << mtu_code; }
 
-// ibv_wr_opcode; the last two are ours for atomics that the user ABI does not name.
+// ib_uverbs_wr_opcode; REG_MR is the kernel's own.
 enum class WrOpcode : std::uint8_t {
   RDMA_WRITE = 0,
   RDMA_WRITE_WITH_IMM = 1,
@@ -41,6 +41,11 @@ enum class WrOpcode : std::uint8_t {
   LOCAL_INV = 7,
   BIND_MW = 8,
   SEND_WITH_INV = 9,
+  MASKED_ATOMIC_CMP_AND_SWP = 12,
+  MASKED_ATOMIC_FETCH_AND_ADD = 13,
+  FLUSH = 14,
+  ATOMIC_WRITE = 15,
+  REG_MR = 32,
 };
 
 enum SendFlags : std::uint32_t {
@@ -83,6 +88,11 @@ enum class WcOpcode : std::uint8_t {
   FETCH_ADD = 4,
   BIND_MW = 5,
   LOCAL_INV = 6,
+  FLUSH = 8,
+  ATOMIC_WRITE = 9,
+  REG_MR = 10,
+  MASKED_COMP_SWAP = 11,
+  MASKED_FETCH_ADD = 12,
   RECV = 128,
   RECV_RDMA_WITH_IMM = 129,
 };
@@ -102,6 +112,12 @@ enum AccessFlags : std::uint32_t {
   kAccessFlushPersistent = 1u << 9,
   kAccessOptionalRange = 0x3ff00000u,  // Bits 20 to 29: hints that never fail.
 };
+
+// ibv_mw_type.
+enum class MwType : std::uint8_t { TYPE_1 = 1, TYPE_2 = 2 };
+
+// States of a window's key, and of one for fast registration (IBTA Vol 1, 10.6.4.8; 10.6.7).
+enum class KeyState : std::uint8_t { INVALID = 0, FREE = 1, VALID = 2 };
 
 // ibv_qp_attr_mask.
 enum QpAttrMask : std::uint32_t {
@@ -174,13 +190,28 @@ enum class Reason : std::uint8_t {
   NAK_INVALID_REQUEST = 15,  // What the peer said.
   NAK_ACCESS = 16,
   NAK_OPERATIONAL = 17,
-  BAD_RESPONSE = 18,         // A response that fits no request.
-  FLUSHED = 19,              // The QP was in error before this work request ran.
-  BAD_ADDRESS_HANDLE = 20,   // Unknown, or of another PD.
-  MEMORY_GONE = 21,          // The registered memory is no longer there.
-  BAD_SRQ = 22,              // XRCETH names no SRQ of this domain.
-  CQ_OVERRUN = 23,           // A completion queue of the QP overflowed.
-  LOCAL_RECEIVE_BUFFER = 24  // A receive's scatter list failed its checks.
+  BAD_RESPONSE = 18,          // A response that fits no request.
+  FLUSHED = 19,               // The QP was in error before this work request ran.
+  BAD_ADDRESS_HANDLE = 20,    // Unknown, or of another PD.
+  MEMORY_GONE = 21,           // The registered memory is no longer there.
+  BAD_SRQ = 22,               // XRCETH names no SRQ of this domain.
+  CQ_OVERRUN = 23,            // A completion queue of the QP overflowed.
+  LOCAL_RECEIVE_BUFFER = 24,  // A receive's scatter list failed its checks.
+  OTHER_QP = 25,              // The window is bound to another queue pair.
+  WINDOW_KEY = 26,            // A window's key gives no local access.
+  KEY_NOT_VALID = 27,         // Unbound or invalidated.
+  NO_BIND_RIGHT = 28,         // The region lacks MW_BIND.
+  WINDOW_WRITES = 29,         // A window to write through, on a region without LOCAL_WRITE.
+  NOT_FREE = 30,              // Bound or registered already; invalidate first.
+  EMPTY_BIND = 31,            // A window of type 2 bound to no bytes.
+  KEY_INDEX = 32,             // The new key differs in more than its tag.
+  ZERO_BASED_REGION = 33,     // A window on a zero-based region.
+  ZERO_BASED_WINDOW = 34,     // A zero-based window of type 1.
+  WRONG_WINDOW = 35,          // No window, or not of the type that the operation needs.
+  WINDOWS_BOUND = 36,         // Windows are bound to the region.
+  NOT_INVALIDATABLE = 37,     // A window of type 1, or a region of reg_mr.
+  NOT_MAPPED = 38,            // REG_MR before map_mr_sg.
+  BAD_ACCESS = 39,            // Rights that the operation does not take, or that contradict.
 };
 const char* reason_text(Reason reason);
 

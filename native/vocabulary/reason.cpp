@@ -54,6 +54,36 @@ const char* reason_text(Reason reason) {
       return "a completion queue of the queue pair overflowed";
     case Reason::LOCAL_RECEIVE_BUFFER:
       return "the receive's scatter list failed its checks";
+    case Reason::OTHER_QP:
+      return "the memory window is bound to another queue pair";
+    case Reason::WINDOW_KEY:
+      return "a memory window's key gives no local access";
+    case Reason::KEY_NOT_VALID:
+      return "the key is not valid: unbound, invalidated, or not yet registered";
+    case Reason::NO_BIND_RIGHT:
+      return "the memory region lacks MW_BIND";
+    case Reason::WINDOW_WRITES:
+      return "a window with REMOTE_WRITE or REMOTE_ATOMIC needs a region with LOCAL_WRITE";
+    case Reason::NOT_FREE:
+      return "the key is still valid: invalidate it first";
+    case Reason::EMPTY_BIND:
+      return "a type 2 window cannot be bound to zero bytes: invalidate it instead";
+    case Reason::KEY_INDEX:
+      return "a new key may differ from the old one in its low 8 bits only";
+    case Reason::ZERO_BASED_REGION:
+      return "a window cannot be bound to a ZERO_BASED region";
+    case Reason::ZERO_BASED_WINDOW:
+      return "a type 1 window cannot be ZERO_BASED";
+    case Reason::WRONG_WINDOW:
+      return "no memory window of the type that the operation needs";
+    case Reason::WINDOWS_BOUND:
+      return "memory windows are bound to the region";
+    case Reason::NOT_INVALIDATABLE:
+      return "only type 2 windows and regions for fast registration can be invalidated";
+    case Reason::NOT_MAPPED:
+      return "the region has no memory yet: map_mr_sg() comes before RegMr";
+    case Reason::BAD_ACCESS:
+      return "the access flags are not allowed here, or contradict each other";
   }
   return "";
 }

@@ -19,10 +19,13 @@ from softhca.verbs.device import Device, open
 from softhca.verbs.enums import (
     Access,
     AtomicCap,
+    DeviceCap,
     EventType,
     IcrcLevel,
+    KeyState,
     MigState,
     Mtu,
+    MwType,
     NotifyFlags,
     PortState,
     QPAttrMask,
@@ -40,6 +43,7 @@ from softhca.verbs.errors import VerbsError
 from softhca.verbs.events import AsyncEvent
 from softhca.verbs.gid import GID
 from softhca.verbs.mr import MR, Sge
+from softhca.verbs.mw import MW, BindInfo, inc_rkey
 from softhca.verbs.pd import PD
 from softhca.verbs.qp import QP
 from softhca.verbs.qp_info import QP_INFO_BYTES, QPInfo
@@ -58,6 +62,7 @@ from softhca.verbs.wr import (
     Write,
     WriteImm,
 )
+from softhca.verbs.wr_memory import BindMw, LocalInv
 from softhca.verbs.xrcd import XRCD
 
 __version__ = "0.1.0"
@@ -67,6 +72,7 @@ __all__ = [
     "CQ",
     "GID",
     "MR",
+    "MW",
     "PD",
     "QP",
     "QP_INFO_BYTES",
@@ -77,16 +83,22 @@ __all__ = [
     "Access",
     "AsyncEvent",
     "AtomicCap",
+    "BindInfo",
+    "BindMw",
     "CmpSwap",
     "CompletionError",
     "Counters",
     "Device",
     "DeviceAttr",
+    "DeviceCap",
     "EventType",
     "FetchAdd",
     "IcrcLevel",
+    "KeyState",
+    "LocalInv",
     "MigState",
     "Mtu",
+    "MwType",
     "NotifyFlags",
     "PortAttr",
     "PortState",
@@ -116,5 +128,6 @@ __all__ = [
     "WrOpcode",
     "Write",
     "WriteImm",
+    "inc_rkey",
     "open",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import softhca as hca
-from softhca import QPType, VerbsError
+from softhca import MwType, QPType, VerbsError
 from softhca.testing import open_simulated
 
 from .hosts import Host, Pair
@@ -19,6 +19,7 @@ MAKERS: dict[str, tuple[int, Callable[[Host], Any]]] = {
     "max_pd": (1, lambda host: host.device.alloc_pd()),
     "max_cq": (1, lambda host: host.device.create_cq(1)),
     "max_mr": (1, lambda host: host.pd.reg_mr(bytearray(8))),
+    "max_mw": (0, lambda host: host.pd.alloc_mw(MwType.TYPE_2)),
     "max_ah": (0, lambda host: host.pd.create_ah("10.0.0.1")),
     "max_srq": (0, lambda host: host.pd.create_srq(max_wr=1)),
     "max_qp": (

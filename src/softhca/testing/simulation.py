@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from softhca import _adapter
-from softhca.verbs.device import Device, icrc_level, mtu_code
+from softhca.verbs.device import Device, icrc_level, is_windows_2a, mtu_code
 from softhca.verbs.enums import IcrcLevel, Mtu
 from softhca.verbs.gid import GID, GIDLike
 
@@ -22,6 +22,7 @@ def open_simulated(
     name: str | None = None,
     retry_early: bool = True,
     limits: dict[str, int] | None = None,
+    windows: str = "2B",
 ) -> Device:
     """Opens an adapter that has no socket, thread or clock.
 
@@ -35,6 +36,7 @@ def open_simulated(
         name: As for `softhca.open`.
         retry_early: Probe for lost tails before the ACK timer runs out.
         limits: Limits to lower or raise, by their names in `DeviceAttr`.
+        windows: As for `softhca.open`.
     """
     address = GID(gid)
     hca = _adapter.Hca(
@@ -47,6 +49,7 @@ def open_simulated(
         pkeys=[0xFFFF],
         retry_early=retry_early,
         limits=limits or {},
+        windows_2a=is_windows_2a(windows),
     )
     return Device(hca, name=name or f"simulated-{address.ip}", seed=seed)
 

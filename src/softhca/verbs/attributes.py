@@ -9,6 +9,7 @@ from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.enums import (
     Access,
     AtomicCap,
+    DeviceCap,
     MigState,
     Mtu,
     PortState,
@@ -33,6 +34,7 @@ class DeviceAttr:
     vendor_part_id: int
     hw_ver: int
     atomic_cap: AtomicCap
+    device_cap_flags: DeviceCap
     phys_port_cnt: int
     max_mr_size: int
     max_msg_sz: int
@@ -45,6 +47,7 @@ class DeviceAttr:
     max_cq: int
     max_cqe: int
     max_mr: int
+    max_mw: int
     max_pd: int
     max_ah: int
     max_srq: int

@@ -14,7 +14,7 @@ from softhca.verbs.attributes import DeviceAttr, PortAttr
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
-from softhca.verbs.enums import AtomicCap, IcrcLevel, Mtu, PortState
+from softhca.verbs.enums import AtomicCap, DeviceCap, IcrcLevel, Mtu, PortState
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.events import AsyncEvent, AsyncEvents, take_event, wait_for_event
 from softhca.verbs.gid import GID
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 # What ibv_devinfo shows of who made it: an OUI of nobody, and our version.
 _VENDOR_ID = 0x020000
 _VENDOR_PART_ID = 1
+
+_CAPS = DeviceCap.MEM_WINDOW | DeviceCap.XRC | DeviceCap.MEM_MGT_EXTENSIONS
+_2A, _2B = DeviceCap.MEM_WINDOW_TYPE_2A, DeviceCap.MEM_WINDOW_TYPE_2B
 
 _open_devices: weakref.WeakSet[Device] = weakref.WeakSet()
 
@@ -103,6 +106,7 @@ class Device(VerbsObject):
             vendor_part_id=_VENDOR_PART_ID,
             hw_ver=1,
             atomic_cap=AtomicCap.GLOB,
+            device_cap_flags=_CAPS | (_2A if hca.windows_2a else _2B),
             phys_port_cnt=1,
             **limits,
         )
@@ -281,6 +285,13 @@ def icrc_level(icrc: str | IcrcLevel) -> IcrcLevel:
         raise VerbsError(errno.EINVAL, "icrc", icrc, "must be strict, solve or off") from None
 
 
+def is_windows_2a(windows: str) -> bool:
+    """Whether type 2 windows are to be of kind 2A; EINVAL if they are neither that nor 2B."""
+    if windows not in ("2A", "2B"):
+        raise VerbsError(errno.EINVAL, "windows", windows, "must be '2A' or '2B'")
+    return windows == "2A"
+
+
 _Rates = tuple[float, float, float, float]
 _NO_FAULTS: _Rates = (0.0, 0.0, 0.0, 0.0)
 
@@ -303,6 +314,7 @@ def open(
     mtu: int | None = None,
     seed: int | None = None,
     name: str | None = None,
+    windows: str = "2B",
 ) -> Device:
     """Opens an adapter of its own on UDP port 4791 of an address.
 
@@ -317,6 +329,8 @@ def open(
         seed: Makes queue pair numbers, keys and PSNs the same on every run; by default they are
             the system's entropy.
         name: What tools call the device; by default `softhca-` and its address.
+        windows: Kind of its type 2 memory windows: "2B", or "2A" to test code that has to live
+            with them: a queue pair cannot be closed while such a window is bound to it.
 
     Raises:
         VerbsError: EADDRINUSE, if the address or its port is taken, with who holds it;
@@ -343,6 +357,7 @@ def open(
             icrc_level=icrc_level(icrc),
             max_mtu=Mtu.MTU_4096 if mtu is None else mtu_code(mtu),
             limits={},
+            windows_2a=is_windows_2a(windows),
         )
     except VerbsError:
         raise

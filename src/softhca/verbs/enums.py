@@ -11,8 +11,10 @@ from softhca._adapter import (
     Access,
     EventType,
     IcrcLevel,
+    KeyState,
     MigState,
     Mtu,
+    MwType,
     QPAttrMask,
     QPState,
     QPType,
@@ -28,10 +30,13 @@ from softhca._adapter import (
 __all__ = [
     "Access",
     "AtomicCap",
+    "DeviceCap",
     "EventType",
     "IcrcLevel",
+    "KeyState",
     "MigState",
     "Mtu",
+    "MwType",
     "NotifyFlags",
     "PortState",
     "QPAttrMask",
@@ -72,6 +77,16 @@ class AtomicCap(IntEnum):
     NONE = 0
     HCA = 1
     GLOB = 2
+
+
+class DeviceCap(IntFlag):
+    """What a device can do besides (enum ibv_device_cap_flags)."""
+
+    MEM_WINDOW = 1 << 17
+    XRC = 1 << 20
+    MEM_MGT_EXTENSIONS = 1 << 21
+    MEM_WINDOW_TYPE_2A = 1 << 23
+    MEM_WINDOW_TYPE_2B = 1 << 24
 
 
 def _repr(member: Enum) -> str:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from softhca.verbs.ah import AH
 from softhca.verbs.attributes import AHAttr
 from softhca.verbs.checks import unsigned
-from softhca.verbs.enums import QPType
+from softhca.verbs.enums import MwType, QPType
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GIDLike
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.mr import MR, WRITABLE_ACCESS, register
+from softhca.verbs.mw import MW
 from softhca.verbs.qp import QP
 from softhca.verbs.srq import SRQ
 
@@ -39,6 +40,13 @@ class PD(VerbsObject):
 
     def _destroy(self) -> None:
         self._hca.dealloc_pd(self.handle)
+
+    def _close_with_children(self) -> None:
+        # A region cannot be closed while a window is bound to it, nor a queue pair with one of 2A.
+        for child in self._live_children():
+            if isinstance(child, MW):
+                child.close()
+        super()._close_with_children()
 
     def reg_mr(
         self,
@@ -85,6 +93,18 @@ class PD(VerbsObject):
             address if iova is None else unsigned("iova", iova, 64),
             int(WRITABLE_ACCESS) if rights is None else rights,
         )
+
+    def alloc_mw(self, mw_type: MwType) -> MW:
+        """Allocates a memory window, not bound yet (ibv_alloc_mw).
+
+        Args:
+            mw_type: TYPE_1, bound by `qp.bind_mw()` and open to every queue pair of the domain;
+                TYPE_2, bound by a `BindMw` work request and open to that queue pair alone.
+
+        Raises:
+            VerbsError: EINVAL, for another type; ENOMEM, above max_mw windows.
+        """
+        return MW(self, mw_type)
 
     def create_qp(
         self,

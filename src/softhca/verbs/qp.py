@@ -13,11 +13,14 @@ from softhca.verbs.attributes import QP_ATTR_MASK, QPAttr, QPCap, QPInitAttr
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
-from softhca.verbs.enums import QPState, QPType
+from softhca.verbs.enums import QPState, QPType, SendFlags
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GID, GIDLike
 from softhca.verbs.lifetime import VerbsObject, alive
+from softhca.verbs.mr import MR
+from softhca.verbs.mw import MW, BindInfo
 from softhca.verbs.qp_info import QPInfo
+from softhca.verbs.remote_memory import RemoteMemory
 from softhca.verbs.srq import SRQ
 from softhca.verbs.wr import Recv, SendRequest
 
@@ -217,6 +220,50 @@ class QP(VerbsObject):
                 too many entries. `bad_wr` is the one that was refused.
         """
         self._hca.post_recv(self._qpn, wrs)
+
+    def bind_mw(
+        self,
+        mw: MW,
+        bind: BindInfo,
+        *,
+        wr_id: int = 0,
+        signaled: bool = False,
+        fence: bool = False,
+    ) -> RemoteMemory:
+        """Posts a bind of a type 1 window (ibv_bind_mw; IBTA Vol 1, 10.6.7.2.1, o10-36).
+
+        `mw.rkey` is the new key at once; it works when the bind has run, which the work requests
+        behind it may rely on. The old key is dead from then on. A bind of length 0 unbinds.
+
+        The bind may still fail when it runs, and completes with MW_BIND_ERR then: if the range
+        leaves the region, the region lacks MW_BIND or (for a window to write through)
+        LOCAL_WRITE, or one of them is of another protection domain.
+
+        Args:
+            mw: A window of type 1.
+            bind: What to bind it to.
+            wr_id: 64 bits that come back in the completion.
+            signaled: Ask for a completion of success.
+            fence: Wait until earlier READs and atomics of the queue pair have completed.
+
+        Returns:
+            What the peer needs to reach the memory.
+
+        Raises:
+            VerbsError: EINVAL, if the window is of type 2 or ZERO_BASED is asked for, or as
+                `post_send`. `mw.rkey` is then what it was.
+        """
+        alive("mw", mw, MW, self._hca)
+        info = instance("bind", bind, BindInfo)
+        if info.mr is not None:
+            alive("bind.mr", info.mr, MR, self._hca)
+        flags = (SendFlags.SIGNALED if signaled else 0) | (SendFlags.FENCE if fence else 0)
+        rkey = self._hca.bind_mw(
+            self._qpn, mw.handle, info.native, unsigned("wr_id", wr_id, 64), flags
+        )
+        mw._rkey = rkey
+        mw._keep(info.mr)
+        return info.remote(rkey)
 
     def attach_mcast(self, group: GIDLike) -> None:
         """Receives what is sent to a multicast group (ibv_attach_mcast). UD only.

@@ -120,7 +120,7 @@ class SendRequest(_adapter.SendWr):
         remote_qpn: int = 0,
         remote_qkey: int = 0,
         remote: RemoteMemory | None = None,
-        fields: dict[str, int] | None = None,
+        fields: dict[str, Any] | None = None,
     ) -> None:
         triples, kept = _entries(buffers, inline)
         byte_count = sum(length for _, length, _ in triples)

@@ -1,0 +1,206 @@
+// Every access to user bytes: checked against a key, then moved run by run.
+
+#include <algorithm>
+
+#include "memory/memory_table.hpp"
+
+namespace softhca {
+
+// Written so that nothing can wrap: the offset is at most the length, and the rest is compared with
+// what is left.
+Reason MemoryTable::check_range(const KeySlot& slot, std::uint64_t address, std::uint64_t length,
+                                std::uint32_t access) const {
+  const RegionRequest& region = slot.region;
+  if (slot.state != KeyState::VALID) {
+    return Reason::KEY_NOT_VALID;
+  }
+  if ((region.access & access) != access) {
+    return Reason::MISSING_RIGHT;
+  }
+  if (address < region.iova || address - region.iova > region.length ||
+      length > region.length - (address - region.iova)) {
+    return Reason::OUT_OF_BOUNDS;
+  }
+  return Reason::NONE;
+}
+
+AccessFault MemoryTable::check_local(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
+                                     std::uint64_t length, std::uint32_t access) const {
+  const KeySlot* slot = slot_of(key);
+  Reason reason = Reason::UNKNOWN_KEY;
+  if (slot != nullptr) {
+    // A window gives its rights to peers alone (IBTA Vol 1, 10.6.7).
+    reason = slot->is_window()       ? Reason::WINDOW_KEY
+             : slot->region.pd != pd ? Reason::OTHER_PD
+                                     : check_range(*slot, address, length, access);
+  }
+  return reason == Reason::NONE ? AccessFault{} : AccessFault{reason, key, address, length};
+}
+
+AccessFault MemoryTable::check_remote(const Accessor& who, std::uint32_t rkey,
+                                      std::uint64_t address, std::uint64_t length,
+                                      std::uint32_t access) const {
+  const KeySlot* slot = slot_of(rkey);
+  Reason reason = Reason::UNKNOWN_KEY;
+  if (slot != nullptr) {
+    const bool bound = slot->kind == KeyKind::WINDOW_2 && slot->state == KeyState::VALID;
+    reason = slot->region.pd != who.pd       ? Reason::OTHER_PD
+             : bound && slot->qpn != who.qpn ? Reason::OTHER_QP
+                                             : check_range(*slot, address, length, access);
+  }
+  return reason == Reason::NONE ? AccessFault{} : AccessFault{reason, rkey, address, length};
+}
+
+template <class Move>
+bool MemoryTable::for_each_run(std::uint32_t key, std::uint64_t address, std::uint64_t length,
+                               Move move) const {
+  const KeySlot* slot = &slots_[key >> 8];
+  if (slot->is_window()) {
+    address = slot->region.address + (address - slot->region.iova);
+    slot = &slots_[slot->under];
+  }
+  const std::uint64_t offset = address - slot->region.iova;
+  if (length == 0) {
+    return true;
+  }
+  if (slot->kind != KeyKind::FAST_REGION) {
+    return move(slot->region.address + offset, std::uint64_t{0}, length);
+  }
+  auto piece = std::ranges::upper_bound(slot->pieces, offset, {}, &Piece::begin) - 1;
+  for (std::uint64_t done = 0; done < length; ++piece) {
+    const std::uint64_t into = offset + done - piece->begin;
+    const std::uint64_t step = std::min(piece->length - into, length - done);
+    if (!move(piece->address + into, done, step)) {
+      return false;
+    }
+    done += step;
+  }
+  return true;
+}
+
+std::uint64_t MemoryTable::locate_word(std::uint32_t key, std::uint64_t address) const {
+  std::uint64_t at = 0;
+  for_each_run(key, address, 8, [&](std::uint64_t place, std::uint64_t, std::uint64_t step) {
+    at = step == 8 ? place : 0;
+    return false;
+  });
+  return at;
+}
+
+template <class Move>
+AccessFault MemoryTable::walk(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
+                              std::uint64_t length, std::uint32_t access, Move move) {
+  std::uint64_t done = 0;
+  for (const Sge& sge : sges) {
+    if (done == length) {
+      break;
+    }
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const std::uint64_t step = std::min<std::uint64_t>(sge.length - offset, length - done);
+    // The whole entry is checked, not the piece: an entry that leaves its region is wrong from its
+    // first byte.
+    AccessFault fault = check_local(pd, sge.lkey, sge.address, sge.length, access);
+    if (!fault.ok()) {
+      return fault;
+    }
+    const bool moved = for_each_run(sge.lkey, sge.address + offset, step,
+                                    [&](std::uint64_t at, std::uint64_t before, std::uint64_t run) {
+                                      return move(at, done + before, run);
+                                    });
+    if (!moved) {
+      return {Reason::MEMORY_GONE, sge.lkey, sge.address + offset, step};
+    }
+    done += step;
+    offset = 0;
+  }
+  if (done != length) {
+    return {Reason::TOO_LONG, 0, 0, length};
+  }
+  return {};
+}
+
+AccessFault MemoryTable::gather(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
+                                ByteSpan out) {
+  return walk(pd, sges, offset, out.size(), 0,
+              [&](std::uint64_t at, std::uint64_t done, std::uint64_t step) {
+                return space_.copy_in(at, out.subspan(done, step));
+              });
+}
+
+AccessFault MemoryTable::scatter(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
+                                 ByteView in) {
+  return walk(pd, sges, offset, in.size(), kAccessLocalWrite,
+              [&](std::uint64_t at, std::uint64_t done, std::uint64_t step) {
+                return space_.copy_out(at, in.subspan(done, step));
+              });
+}
+
+AccessFault MemoryTable::check_list(std::uint32_t pd, std::span<const Sge> sges,
+                                    std::uint32_t access) const {
+  for (const Sge& sge : sges) {
+    if (sge.length == 0) {
+      continue;
+    }
+    AccessFault fault = check_local(pd, sge.lkey, sge.address, sge.length, access);
+    if (!fault.ok()) {
+      return fault;
+    }
+  }
+  return {};
+}
+
+AccessFault MemoryTable::read_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                                     ByteSpan out) {
+  AccessFault fault = check_remote(who, rkey, address, out.size(), kAccessRemoteRead);
+  const auto copy = [&](std::uint64_t at, std::uint64_t done, std::uint64_t step) {
+    return space_.copy_in(at, out.subspan(done, step));
+  };
+  if (fault.ok() && !for_each_run(rkey, address, out.size(), copy)) {
+    fault = {Reason::MEMORY_GONE, rkey, address, out.size()};
+  }
+  return fault;
+}
+
+AccessFault MemoryTable::write_remote(const Accessor& who, std::uint32_t rkey,
+                                      std::uint64_t address, ByteView in) {
+  AccessFault fault = check_remote(who, rkey, address, in.size(), kAccessRemoteWrite);
+  const auto copy = [&](std::uint64_t at, std::uint64_t done, std::uint64_t step) {
+    return space_.copy_out(at, in.subspan(done, step));
+  };
+  if (fault.ok() && !for_each_run(rkey, address, in.size(), copy)) {
+    fault = {Reason::MEMORY_GONE, rkey, address, in.size()};
+  }
+  return fault;
+}
+
+AccessFault MemoryTable::fetch_add(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                                   std::uint64_t addend, std::uint64_t& original) {
+  AccessFault fault = check_remote(who, rkey, address, 8, kAccessRemoteAtomic);
+  if (!fault.ok()) {
+    return fault;
+  }
+  const std::uint64_t at = locate_word(rkey, address);
+  if (at == 0 || !space_.fetch_add(at, addend, original)) {
+    fault = {at == 0 ? Reason::MISALIGNED : Reason::MEMORY_GONE, rkey, address, 8};
+  }
+  return fault;
+}
+
+AccessFault MemoryTable::compare_swap(const Accessor& who, std::uint32_t rkey,
+                                      std::uint64_t address, std::uint64_t compare,
+                                      std::uint64_t swap, std::uint64_t& original) {
+  AccessFault fault = check_remote(who, rkey, address, 8, kAccessRemoteAtomic);
+  if (!fault.ok()) {
+    return fault;
+  }
+  const std::uint64_t at = locate_word(rkey, address);
+  if (at == 0 || !space_.compare_swap(at, compare, swap, original)) {
+    fault = {at == 0 ? Reason::MISALIGNED : Reason::MEMORY_GONE, rkey, address, 8};
+  }
+  return fault;
+}
+
+}  // namespace softhca

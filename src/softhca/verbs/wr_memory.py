@@ -1,0 +1,108 @@
+"""Work requests that change keys and move no bytes: BindMw, LocalInv.
+
+They run when their turn in the send queue comes: before the work requests behind them, and, unless
+they have a fence, without waiting for the answers of READs and atomics before them.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TypedDict, Unpack
+
+from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.enums import MwType, WrOpcode
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.mr import MR, Sge
+from softhca.verbs.mw import MW, BindInfo
+from softhca.verbs.remote_memory import RemoteMemory
+from softhca.verbs.wr import SendRequest
+
+
+class LocalOptions(TypedDict, total=False):
+    """Keywords of work requests that move no bytes.
+
+    Attributes:
+        wr_id: 64 bits that come back in the completion.
+        signaled: Ask for a completion of success; errors complete in any case.
+        fence: Wait until earlier READs and atomics of the queue pair have completed.
+    """
+
+    wr_id: int
+    signaled: bool
+    fence: bool
+
+
+class BindMw(SendRequest):
+    """Binds a type 2 window (IBV_WR_BIND_MW; IBTA Vol 1, 10.6.7.2.2, o10-37).
+
+    The window belongs from then on to the queue pair that this is posted to, until it is
+    invalidated: by `LocalInv` there, or by a SEND with invalidate that arrives there.
+
+    Completes with MW_BIND_ERR, and takes the queue pair to ERR, if the window is bound already,
+    the range empty or outside the region, the region without MW_BIND or (for a window to write
+    through) without LOCAL_WRITE, or one of them of another protection domain.
+
+    Attributes:
+        mw: The window.
+        bind: What it is bound to.
+        remote: What the peer needs: send it to them.
+    """
+
+    __slots__ = ("bind", "mw", "remote")
+
+    def __init__(
+        self,
+        mw: MW,
+        where: Sge | MR | BindInfo,
+        *,
+        rkey: int,
+        access: int | None = None,
+        **options: Unpack[LocalOptions],
+    ) -> None:
+        """Makes the work request.
+
+        Args:
+            mw: An open window of type 2.
+            where: `mr[a:b]`, a whole region, or a `BindInfo`.
+            rkey: The key it shall have: `inc_rkey(mw.rkey)`, or another tag of your own.
+            access: What it gives; see `BindInfo`.
+            **options: See `LocalOptions`.
+
+        Raises:
+            VerbsError: EINVAL, if the window or the region is closed, or the window of type 1.
+        """
+        if instance("mw", mw, MW).closed:
+            raise VerbsError(errno.EINVAL, "mw", None, "is closed")
+        if mw.type is not MwType.TYPE_2:
+            raise VerbsError(errno.EINVAL, "mw", mw, "is of type 1: bind it with qp.bind_mw()")
+        bind = BindInfo.of(where, access)
+        rkey = unsigned("rkey", rkey, 32)
+        super().__init__(
+            WrOpcode.BIND_MW,
+            (),
+            fields={"memory": (mw.handle, rkey, *bind.native)},
+            **options,
+        )
+        mw._keep(bind.mr)
+        self.mw = mw
+        self.bind = bind
+        self.remote: RemoteMemory = bind.remote(rkey)
+
+
+class LocalInv(SendRequest):
+    """Invalidates a key: of a type 2 window, or of a region for fast registration.
+
+    It waits for the SENDs and WRITEs before it, which might have to be sent again, but for READs
+    and atomics only with `fence=True` (IBTA Vol 1, 10.8.3.3). Completes with MW_BIND_ERR if the
+    key is not valid, not of this kind, or of another queue pair or protection domain.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, rkey: int, **options: Unpack[LocalOptions]) -> None:
+        super().__init__(
+            WrOpcode.LOCAL_INV,
+            (),
+            fields={"invalidate_rkey": unsigned("rkey", rkey, 32)},
+            **options,
+        )
