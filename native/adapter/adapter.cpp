@@ -30,6 +30,9 @@ ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint6
     report.verdict = why;
     return report;
   };
+  if (!s.port_active) {
+    return drop(&Counters::port_down_drops, "the port is down");
+  }
   const IcrcVerdict icrc = check_icrc(route, datagram, s.config.icrc_level);
   const bool solves = s.config.icrc_level == IcrcLevel::SOLVE;
   if (solves ? !s.icrc_trust.accept(route.source, icrc) : !icrc.good) {
@@ -78,6 +81,10 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
     if (sent) {
       s.schedule(*qp);
     }
+    if (sent && !s.port_active) {
+      ++s.counters.port_down_drops;
+      sent = false;
+    }
     s.timers.update(*qp);
   }
   s.settle_overflows();
@@ -103,18 +110,6 @@ void Adapter::advance(std::uint64_t now_ns) {
 const AdapterConfig& Adapter::config() const { return state_->config; }
 const Counters& Adapter::counters() const { return state_->counters; }
 
-PortAttr Adapter::query_port() const {
-  const State& s = *state_;
-  PortAttr attr;
-  attr.active_mtu = s.config.active_mtu;
-  attr.gid_tbl_len = s.config.limits.gid_table_len;
-  attr.pkey_tbl_len = static_cast<std::uint16_t>(s.config.pkeys.size());
-  attr.max_msg_sz = s.config.limits.max_msg_sz;
-  attr.bad_pkey_cntr = static_cast<std::uint32_t>(s.counters.bad_pkey_cntr);
-  attr.qkey_viol_cntr = static_cast<std::uint32_t>(s.counters.qkey_viol_cntr);
-  return attr;
-}
-
 Result<Counters> Adapter::qp_counters(std::uint32_t qpn) const {
   const QueuePair* qp = state_->qps.find(qpn);
   if (qp == nullptr) {
@@ -123,7 +118,11 @@ Result<Counters> Adapter::qp_counters(std::uint32_t qpn) const {
   return qp->counters;
 }
 
-bool Adapter::next_event(AsyncEvent& event) {
+bool Adapter::next_event(AsyncEvent& event) { return state_->async_events.pop(event); }
+
+bool Adapter::has_event() const { return !state_->async_events.empty(); }
+
+bool Adapter::next_completion_event(AsyncEvent& event) {
   if (state_->events.empty()) {
     return false;
   }

@@ -129,8 +129,22 @@ class Adapter {
   PortAttr query_port() const;
   const Counters& counters() const;
   Result<Counters> qp_counters(std::uint32_t qpn) const;
-  // Takes the oldest event; false if there is none.
+  // Takes the oldest event; false if there is none. Of the same asynchronous event of the same
+  // object one waits at a time, the latest; those of an object go with it.
   bool next_event(AsyncEvent& event);
+  bool has_event() const;
+  // The same of armed completion queues.
+  bool next_completion_event(AsyncEvent& event);
+
+  // The port's link came up or went down, which raises PORT_ACTIVE or PORT_ERR. A port that is down
+  // takes no packet, and loses those it sends.
+  void set_port_active(bool active);
+  // Replaces an entry of the GID table, which raises GID_CHANGE; zero empties it. Queue pairs and
+  // address handles keep the GID that they were made with.
+  Status set_gid(std::uint32_t index, const Gid& gid);
+  // The device is lost for good: DEVICE_FATAL, every queue pair to ERR, the port down. What is left
+  // to do is to close it (IBTA Vol 1, 11.6.3.4).
+  void fail_device();
 
   // --- protection domains, memory, address handles, XRC domains
   // -----------------------------------------------------

@@ -134,6 +134,7 @@ Status Adapter::destroy_qp(std::uint32_t qpn) {
   }
   s.timers.forget(*qp);
   s.qps.erase(qpn);
+  s.async_events.forget_qp(qpn);
   return Status::success();
 }
 
@@ -202,6 +203,10 @@ Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t m
   }
   if ((mask >> 21) != 0) {
     return refuse(EINVAL, "attr_mask", mask, "has bits that are no QP attribute");
+  }
+  const bool stops = attr.qp_state == QpState::RESET || attr.qp_state == QpState::ERR;
+  if (s.failed && !((mask & kQpState) != 0 && stops)) {
+    return refuse(EIO, "device", 0, "has failed for good: close it");
   }
   if (Status status = s.check_attributes(*qp, attr, mask); !status.ok()) {
     return status;

@@ -146,6 +146,7 @@ Status Adapter::destroy_cq(std::uint32_t handle) {
     return in_use("cq", cq->users);
   }
   state_->cqs.erase(handle);
+  state_->async_events.forget_cq(handle);
   return Status::success();
 }
 
@@ -296,6 +297,7 @@ Status Adapter::destroy_srq(std::uint32_t handle) {
     --state_->cqs.find(srq->cq)->users;
   }
   state_->srqs.erase(handle);
+  state_->async_events.forget_srq(handle);
   return Status::success();
 }
 

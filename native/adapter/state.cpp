@@ -5,9 +5,6 @@
 namespace softhca {
 namespace {
 
-// Events that nobody takes are bounded; the oldest go first.
-constexpr std::size_t kMaxEvents = 65536;
-
 std::uint32_t limit_or(std::uint32_t limit, std::uint32_t highest) {
   return std::min(limit, highest);
 }
@@ -51,10 +48,7 @@ void Adapter::State::complete(CompletionQueue& cq, const Completion& completion)
 }
 
 void Adapter::State::raise(EventType type, std::uint32_t object) {
-  if (events.size() >= kMaxEvents) {
-    events.pop_front();
-  }
-  events.push_back({type, object, false});
+  async_events.push(type, object);
 }
 
 void Adapter::State::schedule(QueuePair& qp) {

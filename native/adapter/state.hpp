@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "adapter/adapter.hpp"
+#include "adapter/event_list.hpp"
 #include "adapter/icrc_trust.hpp"
 #include "adapter/qp_table.hpp"
 #include "adapter/qp_timers.hpp"
@@ -63,7 +64,10 @@ struct Adapter::State final : Services {
   QpTimers timers;
   IcrcTrust icrc_trust;
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets.
-  std::deque<AsyncEvent> events;
+  std::deque<AsyncEvent> events;    // Of armed completion queues.
+  EventList async_events;
+  bool port_active = true;
+  bool failed = false;  // For good.
   std::vector<std::uint32_t> overflowed_cqs;
   std::map<std::array<std::uint8_t, 16>, std::vector<std::uint32_t>> multicast;
 };

@@ -1,7 +1,5 @@
 #include "bindings/hca.hpp"
 
-#include <algorithm>
-
 namespace softhca {
 
 Hca::Hca(AdapterConfig config) : guarded_(std::make_shared<GuardedAdapter>(std::move(config))) {}
@@ -39,37 +37,31 @@ Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out) {
   return guarded_->adapter.poll_cq(cq, out);
 }
 
-Result<std::optional<AsyncEvent>> Hca::next_event(bool is_completion) {
-  return call([&](Adapter& adapter) -> Result<std::optional<AsyncEvent>> {
-    const auto kept =
-        std::find_if(set_aside_.begin(), set_aside_.end(),
-                     [=](const AsyncEvent& event) { return event.is_completion == is_completion; });
-    if (kept != set_aside_.end()) {
-      const AsyncEvent event = *kept;
-      set_aside_.erase(kept);
-      return std::optional(event);
-    }
-    for (AsyncEvent event; adapter.next_event(event);) {
-      if (event.is_completion == is_completion) return std::optional(event);
-      set_aside_.push_back(event);
-    }
-    return std::optional<AsyncEvent>();
-  });
-}
-
 Result<std::optional<AsyncEvent>> Hca::next_async_event() {
-  if (!driver_) return next_event(false);
+  const nanobind::gil_scoped_release release;
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
   AsyncEvent event;
-  return driver_->async_events().pop(event) ? std::optional(event) : std::nullopt;
+  Result<bool> taken = false;
+  if (driver_) {
+    taken = driver_->next_event(event);
+  } else {
+    const std::lock_guard lock(guarded_->mutex);
+    taken = guarded_->adapter.next_event(event);
+  }
+  if (!taken.ok()) return taken.status;
+  return taken.value ? std::optional(event) : std::nullopt;
 }
 
 Result<std::optional<AsyncEvent>> Hca::next_completion_event() {
-  if (!driver_) return next_event(true);
+  AsyncEvent event;
+  if (!driver_) {
+    return call([&](Adapter& adapter) -> Result<std::optional<AsyncEvent>> {
+      return adapter.next_completion_event(event) ? std::optional(event) : std::nullopt;
+    });
+  }
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
-  AsyncEvent event;
   return driver_->completion_events().pop(event) ? std::optional(event) : std::nullopt;
 }
 
@@ -94,7 +86,7 @@ Result<std::optional<DriverCounters>> Hca::driver_counters() {
   return driver_ ? std::optional(driver_->counters()) : std::nullopt;
 }
 
-int Hca::async_event_fd() { return driver_ ? driver_->async_events().fd() : -1; }
+int Hca::async_event_fd() { return driver_ ? driver_->event_fd() : -1; }
 
 int Hca::completion_event_fd() { return driver_ ? driver_->completion_events().fd() : -1; }
 

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -95,13 +94,11 @@ class Hca {
   };
 
   Status usable() const;
-  Result<std::optional<AsyncEvent>> next_event(bool is_completion);
 
   const std::uint64_t fork_generation_ = softhca::fork_generation();
   std::shared_ptr<GuardedAdapter> guarded_;
   std::unique_ptr<Driver> driver_;
-  std::uint64_t now_ns_ = 0;          // Simulation; under the lock.
-  std::deque<AsyncEvent> set_aside_;  // Simulation: events of the kind that was not asked for.
+  std::uint64_t now_ns_ = 0;  // Simulation; under the lock.
   std::atomic<int> calls_{0};
   std::atomic<bool> closed_{false};
 };

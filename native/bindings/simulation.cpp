@@ -1,8 +1,9 @@
-// The sans-IO surface itself: packets and time by hand.
+// The sans-IO surface itself: packets and time by hand; and what happens to a port, by order.
 #include <vector>
 
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
+#include "bindings/verb.hpp"
 
 namespace softhca {
 namespace {
@@ -45,10 +46,30 @@ void bind_reports(nb::module_& module) {
                    [](const SentPacket& self) { return self.packet.retransmitted; });
 }
 
+void bind_port(HcaClass& hca) {
+  hca.def(
+         "set_port_active",
+         [](Hca& self, bool active) {
+           demand(self.call([=](Adapter& adapter) {
+             adapter.set_port_active(active);
+             return Status::success();
+           }));
+         },
+         nb::arg("active"))
+      .def("set_gid", verb(&Adapter::set_gid), nb::arg("index"), nb::arg("gid"))
+      .def("fail_device", [](Hca& self) {
+        demand(self.call([](Adapter& adapter) {
+          adapter.fail_device();
+          return Status::success();
+        }));
+      });
+}
+
 }  // namespace
 
 void bind_simulation(nb::module_& module, HcaClass& hca) {
   bind_reports(module);
+  bind_port(hca);
   hca.def(
          "receive",
          [](Hca& self, const Route& route, const nb::bytes& datagram, std::uint64_t now_ns) {

@@ -70,7 +70,7 @@ Driver::Driver(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<UdpLink>
 Driver::~Driver() { close(); }
 
 DriverError Driver::open_descriptors() {
-  if (const int error = async_events_.open(); error != 0) {
+  if (const int error = async_bell_.open(); error != 0) {
     return system_error("cannot make an event descriptor", error);
   }
   if (const int error = completion_events_.open(); error != 0) {
@@ -97,7 +97,7 @@ DriverError Driver::start() {
   ++loopback_faults.seed;
   engine_ = std::make_unique<Engine>(guarded_, std::move(wire),
                                      with_faults(std::make_unique<LoopbackLink>(), loopback_faults),
-                                     std::move(capture), async_events_, completion_events_);
+                                     std::move(capture), async_bell_, completion_events_);
   ready_fd_ = engine_->wire().ready_fd();
   return start_thread();
 }
@@ -135,7 +135,8 @@ void Driver::close() {
   opened_wire_.reset();
   udp_ = nullptr;
   faults_ = nullptr;
-  async_events_.close();
+  const std::lock_guard lock(guarded_->mutex);
+  async_bell_.ring_for_good();
 }
 
 // Another thread of the parent may have been anywhere when it forked: what it worked on is in an
@@ -150,7 +151,7 @@ void Driver::abandon() {
   static_cast<void>(new std::shared_ptr<GuardedAdapter>(guarded_));
   kick_.reset();
   timer_.abandon();
-  async_events_.abandon();
+  async_bell_.abandon();
   completion_events_.abandon();
 }
 
@@ -176,6 +177,14 @@ Result<std::size_t> Driver::poll_cq(std::uint32_t cq, std::span<Completion> out)
     be_patient();
     pump(kReceive);
   }
+}
+
+Result<bool> Driver::next_event(AsyncEvent& event) {
+  if (const Status status = usable(); !status.ok()) return status;
+  const std::lock_guard lock(guarded_->mutex);
+  const bool taken = guarded_->adapter.next_event(event);
+  async_bell_.set(guarded_->adapter.has_event());
+  return taken;
 }
 
 // A caller that has polled for longer than a round trip lets others have the processor: the peer it

@@ -14,6 +14,7 @@
 #include "driver/clock.hpp"
 #include "driver/deadline_timer.hpp"
 #include "driver/engine.hpp"
+#include "driver/event_bell.hpp"
 #include "driver/event_queue.hpp"
 #include "driver/guarded_adapter.hpp"
 #include "link/fault_link.hpp"
@@ -78,9 +79,11 @@ class Driver {
   DriverError join_group(const Gid& group);
   DriverError leave_group(const Gid& group);
 
-  // Asynchronous events, and completion events of armed CQs; each with a descriptor that is
-  // readable while there are any.
-  EventQueue& async_events() { return async_events_; }
+  // Takes the oldest asynchronous event; false if there is none.
+  Result<bool> next_event(AsyncEvent& event);
+  // Readable while there is one, and for good once the driver is closed.
+  int event_fd() const { return async_bell_.fd(); }
+  // Completion events of armed CQs, with a descriptor that is readable while there are any.
   EventQueue& completion_events() { return completion_events_; }
 
   DriverCounters counters();
@@ -113,7 +116,7 @@ class Driver {
   const std::uint64_t fork_generation_;
   std::shared_ptr<GuardedAdapter> guarded_;
   DriverOptions options_;
-  EventQueue async_events_;
+  EventBell async_bell_;
   EventQueue completion_events_;
 
   // What follows belongs to whoever holds engine_busy_. A flag, not a mutex: nobody waits for it,

@@ -28,13 +28,13 @@ std::uint64_t after(std::uint64_t since_ns, std::uint64_t delay_ns) {
 }  // namespace
 
 Engine::Engine(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<Link> wire,
-               std::unique_ptr<Link> loopback, Capture capture, EventQueue& async_events,
+               std::unique_ptr<Link> loopback, Capture capture, EventBell& async_bell,
                EventQueue& completion_events)
     : guarded_(std::move(adapter)),
       wire_(std::move(wire)),
       loopback_(std::move(loopback)),
       capture_(std::move(capture)),
-      async_events_(async_events),
+      async_bell_(async_bell),
       completion_events_(completion_events),
       own_(guarded_->adapter.config().gids),
       filled_(kLinkBatch),
@@ -131,9 +131,8 @@ void Engine::fill(Adapter& adapter, std::uint64_t now_ns) {
 
 void Engine::drain_events(Adapter& adapter) {
   AsyncEvent event;
-  while (adapter.next_event(event)) {
-    (event.is_completion ? completion_events_ : async_events_).push(event);
-  }
+  while (adapter.next_completion_event(event)) completion_events_.push(event);
+  async_bell_.set(adapter.has_event());
 }
 
 void Engine::capture_incoming(const Incoming& incoming) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "driver/event_bell.hpp"
 #include "driver/event_queue.hpp"
 #include "driver/guarded_adapter.hpp"
 #include "link/capture.hpp"
@@ -21,7 +22,7 @@ class Engine {
  public:
   // `loopback` carries packets to our own addresses, `wire` all others.
   Engine(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<Link> wire,
-         std::unique_ptr<Link> loopback, Capture capture, EventQueue& async_events,
+         std::unique_ptr<Link> loopback, Capture capture, EventBell& async_bell,
          EventQueue& completion_events);
 
   // `receive`: fetch from the wire. `transmit`: the adapter was called since the last round and may
@@ -65,7 +66,7 @@ class Engine {
   std::unique_ptr<Link> wire_;
   std::unique_ptr<Link> loopback_;
   Capture capture_;
-  EventQueue& async_events_;
+  EventBell& async_bell_;
   EventQueue& completion_events_;
   std::vector<Gid> own_;
 

@@ -23,17 +23,11 @@ bool EventQueue::pop(AsyncEvent& event) {
   if (events_->empty()) return false;
   event = events_->front();
   events_->pop_front();
-  if (events_->empty() && !closed_) {
+  if (events_->empty()) {
     eventfd_t count = 0;
     eventfd_read(readable_.get(), &count);
   }
   return true;
-}
-
-void EventQueue::close() {
-  const std::lock_guard lock(mutex_);
-  closed_ = true;
-  if (readable_.is_open()) eventfd_write(readable_.get(), 1);
 }
 
 void EventQueue::abandon() {

@@ -19,13 +19,11 @@ class EventQueue {
 
   // Makes the descriptor; returns errno.
   int open();
-  // Readable while the queue is not empty, and for good once it is closed.
+  // Readable while the queue is not empty.
   int fd() const { return readable_.get(); }
   void push(const AsyncEvent& event);
   // Takes the oldest event; false if there is none.
   bool pop(AsyncEvent& event);
-  // Wakes whoever waits: nothing will come any more.
-  void close();
   // For a child after fork(): the parent may have been in the middle of a push.
   void abandon();
 
@@ -33,7 +31,6 @@ class EventQueue {
   std::mutex mutex_;
   std::unique_ptr<std::deque<AsyncEvent>> events_ = std::make_unique<std::deque<AsyncEvent>>();
   FileDescriptor readable_;
-  bool closed_ = false;
 };
 
 }  // namespace softhca

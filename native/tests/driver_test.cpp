@@ -83,10 +83,10 @@ TEST("driver: asynchronous events come through their descriptor") {
   wr.rkey = target_mr.lkey;  // A key without remote rights: the responder's QP fails.
   CHECK(pair.a.send(pair.qp_a, wr).ok());
   CHECK_EQ(pair.a.wait().status, WcStatus::REM_ACCESS_ERR);
-  EventQueue& events = pair.b.driver().async_events();
+  Driver& driver = pair.b.driver();
   bool seen = false;
   AsyncEvent event;
-  while (!seen && wait_readable(events.fd()) && events.pop(event)) {
+  while (!seen && wait_readable(driver.event_fd()) && driver.next_event(event).value) {
     seen = event.type == EventType::QP_ACCESS_ERR && event.object == pair.qp_b;
   }
   CHECK(seen);

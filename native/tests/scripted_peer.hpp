@@ -128,9 +128,7 @@ struct ScriptedPeer : Pair {
     std::vector<EventType> seen;
     AsyncEvent event;
     while (a.adapter->next_event(event)) {
-      if (!event.is_completion) {
-        seen.push_back(event.type);
-      }
+      seen.push_back(event.type);
     }
     return seen;
   }

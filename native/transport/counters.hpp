@@ -34,6 +34,7 @@ namespace softhca {
   X(rx_unknown_qp)        /* No such QP, wrong service type, or wrong peer. */        \
   X(rx_wrong_state)       /* The QP's state does not receive. */                      \
   X(rx_cnp)               /* Congestion notifications, ignored. */                    \
+  X(port_down_drops)      /* Packets of either direction while the port is down. */   \
   X(bad_pkey_cntr)                                                                    \
   X(qkey_viol_cntr)                                                                   \
   X(req_cqe_error)                                                                    \

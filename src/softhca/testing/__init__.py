@@ -2,6 +2,7 @@
 
 from softhca.testing.faults import Faults
 from softhca.testing.simulation import Wire, open_simulated
+from softhca.testing.trouble import fail_device, set_gid, set_port
 from softhca.verbs.packet import (
     IcrcVerdict,
     Packet,
@@ -24,9 +25,12 @@ __all__ = [
     "check_icrc",
     "encode_grh",
     "encode_ip_udp",
+    "fail_device",
     "icrc_of",
     "opcode_name",
     "open_simulated",
     "parse_ip_udp",
     "route",
+    "set_gid",
+    "set_port",
 ]
