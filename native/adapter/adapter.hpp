@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "memory/memory_table.hpp"
 #include "queue/completion.hpp"
 #include "queue/work_request.hpp"
 #include "transport/attributes.hpp"
@@ -27,6 +28,7 @@ struct Limits {
   std::uint32_t max_pd = 16384;
   std::uint32_t max_mr = 65536;
   std::uint32_t max_mw = 65536;
+  std::uint32_t max_fast_reg_page_list_len = 65536;
   std::uint32_t max_cq = 16384;
   std::uint32_t max_cqe = 1u << 20;
   std::uint32_t max_qp = 16384;
@@ -155,6 +157,11 @@ class Adapter {
   Result<MrInfo> reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t length,
                         std::uint64_t iova, std::uint32_t access);
   Status dereg_mr(std::uint32_t mr);
+  // Changes the parts that `flags` (ReregMrFlags) name; keeps the region as it was if refused.
+  Result<MrInfo> rereg_mr(std::uint32_t mr, std::uint32_t flags, const RegionRequest& wanted);
+  // Fast registration (fast_registration.cpp).
+  Result<MrInfo> alloc_mr(std::uint32_t pd, MrType type, std::uint32_t max_sg);
+  Status map_mr_sg(std::uint32_t mr, const FastMapping& mapping);
   // Windows (windows.cpp). The handle is the first key.
   Result<std::uint32_t> alloc_mw(std::uint32_t pd, MwType type);
   Status dealloc_mw(std::uint32_t mw);

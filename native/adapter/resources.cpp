@@ -4,12 +4,10 @@
 #include <algorithm>
 
 #include "adapter/state.hpp"
+#include "memory/access_flags.hpp"
 
 namespace softhca {
 namespace {
-
-constexpr std::uint32_t kRemoteAccess =
-    kAccessRemoteRead | kAccessRemoteWrite | kAccessRemoteAtomic;
 
 Status no_such(const char* kind, std::uint32_t handle) {
   return refuse(EINVAL, kind, handle, "there is no such object");
@@ -52,7 +50,7 @@ Result<MrInfo> Adapter::reg_mr(std::uint32_t handle, std::uint64_t address, std:
     return key.status;
   }
   ++pd->users;
-  return MrInfo{key.value, key.value, (access & kRemoteAccess) != 0 ? key.value : 0};
+  return MrInfo{key.value, key.value, (access & kRemoteRights) != 0 ? key.value : 0};
 }
 
 Status Adapter::dereg_mr(std::uint32_t mr) {

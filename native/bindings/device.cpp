@@ -11,7 +11,7 @@ namespace {
 // Every limit by its name: read for a query, and lowered by tests.
 // clang-format off
 #define SOFTHCA_LIMITS(X) \
-  X(max_pd) X(max_mr) X(max_mw) X(max_cq) X(max_cqe) \
+  X(max_pd) X(max_mr) X(max_mw) X(max_fast_reg_page_list_len) X(max_cq) X(max_cqe) \
   X(max_qp) X(max_qp_wr) X(max_sge) X(max_inline_data) \
   X(max_srq) X(max_srq_wr) X(max_srq_sge) X(max_ah) \
   X(max_xrcd) X(max_qp_rd_atom) X(max_qp_init_rd_atom) X(max_mcast_grp) \

@@ -117,6 +117,12 @@ void bind_windows(nb::module_& module) {
         VALUE(TYPE_2);
   }
   {
+    using Enum = MrType;
+    nb::enum_<Enum>(module, "MrType", nb::is_arithmetic(),
+                    "How the pieces of a region for fast registration may lie.") VALUE(MEM_REG)
+        VALUE(SG_GAPS);
+  }
+  {
     using Enum = KeyState;
     nb::enum_<Enum>(module, "KeyState", nb::is_arithmetic(),
                     "What a key of a window, or of a region for fast registration, stands for.")

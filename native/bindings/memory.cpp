@@ -1,3 +1,5 @@
+#include <nanobind/stl/pair.h>
+
 #include <tuple>
 
 #include "bindings/module.hpp"
@@ -16,6 +18,29 @@ void bind_memory(HcaClass& hca) {
       .def("reg_mr", verb(&Adapter::reg_mr), nb::arg("pd"), nb::arg("address"), nb::arg("length"),
            nb::arg("iova"), nb::arg("access"))
       .def("dereg_mr", verb(&Adapter::dereg_mr), nb::arg("mr"))
+      .def(
+          "rereg_mr",
+          [](Hca& self, std::uint32_t mr, std::uint32_t flags, std::uint32_t pd,
+             std::uint64_t address, std::uint64_t length, std::uint64_t iova,
+             std::uint32_t access) {
+            const RegionRequest wanted{pd, address, length, iova, access};
+            return demand(
+                self.call([&](Adapter& adapter) { return adapter.rereg_mr(mr, flags, wanted); }));
+          },
+          nb::arg("mr"), nb::arg("flags"), nb::arg("pd"), nb::arg("address"), nb::arg("length"),
+          nb::arg("iova"), nb::arg("access"))
+      .def("alloc_mr", verb(&Adapter::alloc_mr), nb::arg("pd"), nb::arg("mr_type"),
+           nb::arg("max_sg"))
+      .def(
+          "map_mr_sg",
+          [](Hca& self, std::uint32_t mr,
+             const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges,
+             std::uint64_t page_size, std::optional<std::uint64_t> iova, bool writable) {
+            const FastMapping mapping{ranges, page_size, iova, writable};
+            demand(self.call([&](Adapter& adapter) { return adapter.map_mr_sg(mr, mapping); }));
+          },
+          nb::arg("mr"), nb::arg("ranges"), nb::arg("page_size"), nb::arg("iova").none(),
+          nb::arg("writable"))
       .def("alloc_mw", verb(&Adapter::alloc_mw), nb::arg("pd"), nb::arg("mw_type"))
       .def("dealloc_mw", verb(&Adapter::dealloc_mw), nb::arg("mw"))
       .def(

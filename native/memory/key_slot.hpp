@@ -46,7 +46,9 @@ struct KeySlot {
   std::vector<Piece> mapped_pieces;
   std::uint64_t mapped_length = 0;
   std::uint64_t mapped_iova = 0;
-  std::uint32_t max_pieces = 0;
+  std::uint32_t max_pieces = 0;  // Pages, where there may be no gaps.
+  bool may_have_gaps = false;
+  bool mapped_writable = false;
 
   bool is_window() const { return kind == KeyKind::WINDOW_1 || kind == KeyKind::WINDOW_2; }
 };

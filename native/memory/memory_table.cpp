@@ -46,6 +46,8 @@ KeySlot& MemoryTable::take_slot(KeyKind kind) {
 
 void MemoryTable::free_slot(KeySlot& slot) {
   slot.live = false;
+  slot.pieces = {};
+  slot.mapped_pieces = {};
   free_.push_back(slot.handle >> 8);
 }
 

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "memory/address_space.hpp"
@@ -39,6 +41,14 @@ struct Accessor {
       : pd(domain), qpn(number) {}
 };
 
+// What a region for fast registration is to consist of.
+struct FastMapping {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // Address and bytes.
+  std::uint64_t page_bytes = 4096;
+  std::optional<std::uint64_t> iova;  // By default the address of the first byte.
+  bool writable = true;
+};
+
 // How much of the table each kind of object may take.
 struct MemoryLimits {
   std::uint32_t max_regions = 0;
@@ -60,6 +70,18 @@ class MemoryTable {
   Status deregister_region(std::uint32_t handle);
   // The protection domain and rights of what has this handle or key; null if there is none.
   const RegionRequest* find(std::uint32_t key) const;
+
+  // Changes what the region covers, its domain and its rights; keeps everything if it is refused.
+  // The key is a new one unless the rights alone change.
+  Result<std::uint32_t> reregister_region(std::uint32_t handle, const RegionRequest& request);
+
+  // --- regions for fast registration (fast_region.cpp)
+  Result<std::uint32_t> alloc_fast_region(std::uint32_t pd, MrType type, std::uint32_t max_pieces);
+  // What the next registration will cover. EBUSY while the key is valid.
+  Status map_fast_region(std::uint32_t handle, const FastMapping& mapping);
+  // Executes a registration: from then on the region has `key`.
+  AccessFault register_fast_region(const Accessor& who, std::uint32_t handle, std::uint32_t key,
+                                   std::uint32_t access);
 
   // --- windows (memory_window.cpp)
   Result<std::uint32_t> alloc_window(std::uint32_t pd, MwType type);

@@ -59,6 +59,10 @@ AccessFault Requester::execute_local(const SendWqe& wqe) {
   if (wqe.opcode == WrOpcode::LOCAL_INV) {
     return memory.invalidate(who, wqe.invalidate_rkey, false);
   }
+  if (wqe.opcode == WrOpcode::REG_MR) {
+    return memory.register_fast_region(who, wqe.memory.object, wqe.memory.key,
+                                       wqe.memory.bind.access);
+  }
   return memory.bind_window(who, wqe.memory.object, wqe.memory.type, wqe.memory.key,
                             wqe.memory.bind);
 }

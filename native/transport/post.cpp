@@ -9,10 +9,12 @@ namespace softhca {
 namespace {
 
 bool is_local(WrOpcode opcode) {
-  return opcode == WrOpcode::LOCAL_INV || opcode == WrOpcode::BIND_MW;
+  return opcode == WrOpcode::LOCAL_INV || opcode == WrOpcode::BIND_MW || opcode == WrOpcode::REG_MR;
 }
 
-bool known_opcode(WrOpcode opcode) { return opcode <= WrOpcode::SEND_WITH_INV; }
+bool known_opcode(WrOpcode opcode) {
+  return opcode <= WrOpcode::SEND_WITH_INV || opcode == WrOpcode::REG_MR;
+}
 
 bool may_be_inline(WrOpcode opcode) {
   return opcode == WrOpcode::SEND || opcode == WrOpcode::SEND_WITH_IMM ||

@@ -113,8 +113,18 @@ enum AccessFlags : std::uint32_t {
   kAccessOptionalRange = 0x3ff00000u,  // Bits 20 to 29: hints that never fail.
 };
 
+// ibv_rereg_mr_flags.
+enum ReregMrFlags : std::uint32_t {
+  kReregTranslation = 1,
+  kReregPd = 2,
+  kReregAccess = 4,
+};
+
 // ibv_mw_type.
 enum class MwType : std::uint8_t { TYPE_1 = 1, TYPE_2 = 2 };
+
+// ib_mr_type: how the pieces of a region for fast registration may lie.
+enum class MrType : std::uint8_t { MEM_REG = 0, SG_GAPS = 1 };
 
 // States of a window's key, and of one for fast registration (IBTA Vol 1, 10.6.4.8; 10.6.7).
 enum class KeyState : std::uint8_t { INVALID = 0, FREE = 1, VALID = 2 };

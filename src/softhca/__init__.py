@@ -24,6 +24,7 @@ from softhca.verbs.enums import (
     IcrcLevel,
     KeyState,
     MigState,
+    MrType,
     Mtu,
     MwType,
     NotifyFlags,
@@ -41,6 +42,7 @@ from softhca.verbs.enums import (
 )
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.events import AsyncEvent
+from softhca.verbs.fast_mr import FastMR
 from softhca.verbs.gid import GID
 from softhca.verbs.mr import MR, Sge
 from softhca.verbs.mw import MW, BindInfo, inc_rkey
@@ -62,7 +64,7 @@ from softhca.verbs.wr import (
     Write,
     WriteImm,
 )
-from softhca.verbs.wr_memory import BindMw, LocalInv
+from softhca.verbs.wr_memory import BindMw, LocalInv, RegMr
 from softhca.verbs.xrcd import XRCD
 
 __version__ = "0.1.0"
@@ -92,11 +94,13 @@ __all__ = [
     "DeviceAttr",
     "DeviceCap",
     "EventType",
+    "FastMR",
     "FetchAdd",
     "IcrcLevel",
     "KeyState",
     "LocalInv",
     "MigState",
+    "MrType",
     "Mtu",
     "MwType",
     "NotifyFlags",
@@ -112,6 +116,7 @@ __all__ = [
     "Read",
     "Reason",
     "Recv",
+    "RegMr",
     "RemoteMemory",
     "SRQAttr",
     "SRQAttrMask",

@@ -311,6 +311,13 @@ class MwType(enum.IntEnum):
 
     TYPE_2 = 2
 
+class MrType(enum.IntEnum):
+    """How the pieces of a region for fast registration may lie."""
+
+    MEM_REG = 0
+
+    SG_GAPS = 1
+
 class KeyState(enum.IntEnum):
     """
     What a key of a window, or of a region for fast registration, stands for.
@@ -1158,6 +1165,12 @@ class Hca:
     def reg_mr(self, pd: int, address: int, length: int, iova: int, access: int) -> MrInfo: ...
 
     def dereg_mr(self, mr: int) -> None: ...
+
+    def rereg_mr(self, mr: int, flags: int, pd: int, address: int, length: int, iova: int, access: int) -> MrInfo: ...
+
+    def alloc_mr(self, pd: int, mr_type: MrType, max_sg: int) -> MrInfo: ...
+
+    def map_mr_sg(self, mr: int, ranges: Sequence[tuple[int, int]], page_size: int, iova: int | None, writable: bool) -> None: ...
 
     def alloc_mw(self, pd: int, mw_type: MwType) -> int: ...
 

@@ -7,56 +7,15 @@ import errno
 import pytest
 
 import softhca as hca
-from softhca import Access, BindInfo, BindMw, KeyState, LocalInv, MwType, WcStatus
-from softhca.testing import Wire, open_simulated
+from softhca import BindInfo, KeyState, LocalInv, MwType, WcStatus
 
-from .hosts import Host, Pair
-
-ALL = Access.REMOTE_READ | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
-LENDS = Access.LOCAL_WRITE | Access.MW_BIND
+from .lending import ALL, Lender, simulated_pair
 
 
 @pytest.fixture(params=["2B", "2A"])
 def pair(request):
-    devices = [open_simulated(f"10.0.0.{n}", seed=n, windows=request.param) for n in (1, 2)]
-    a, b = (Host(device) for device in devices)
-    yield Pair(a, b, Wire(*devices))
-    for device in devices:
-        device.__exit__(None, None, None)
-
-
-class Lender:
-    """Host a asks, host b lends: connected queue pairs, and a region that windows may cover."""
-
-    def __init__(self, pair: Pair, qp_type: hca.QPType = hca.QPType.RC) -> None:
-        self.pair = pair
-        self.asking, self.lending = pair.connected(qp_type, max_send_wr=32)
-        self.memory = bytearray(range(256)) * 16
-        self.mr = pair.b.keep(pair.b.pd.reg_mr(self.memory, LENDS))
-
-    def window(self, mw_type: MwType = MwType.TYPE_2) -> hca.MW:
-        return self.pair.b.keep(self.pair.b.pd.alloc_mw(mw_type))
-
-    def run(self, wr: hca.SendRequest, *, on: str = "lending") -> hca.WC:
-        """Posts a work request; returns its completion."""
-        (self.lending if on == "lending" else self.asking).post_send(wr)
-        return self.pair.completion(self.pair.b if on == "lending" else self.pair.a)
-
-    def lend(self, mw: hca.MW, access: int = ALL, start: int = 64, stop: int = 128):
-        bind = BindMw(
-            mw, self.mr[start:stop], rkey=hca.inc_rkey(mw.rkey), access=access, signaled=True
-        )
-        wc = self.run(bind)
-        assert (wc.status, wc.opcode) == (WcStatus.SUCCESS, hca.WcOpcode.BIND_MW)
-        return bind.remote
-
-    def write(self, remote: hca.RemoteMemory, content: bytes = b"lent") -> WcStatus:
-        part = self.pair.a.mr[0 : len(content)]
-        self.pair.a.buffer[0 : len(content)] = content
-        return self.run(hca.Write(part, remote=remote, signaled=True), on="asking").status
-
-    def send_inv(self, rkey: int, **options) -> None:
-        self.asking.post_send(hca.SendInv(rkey=rkey, signaled=True, **options))
+    with simulated_pair(request.param) as pair:
+        yield pair
 
 
 @pytest.fixture

@@ -48,6 +48,7 @@ class DeviceAttr:
     max_cqe: int
     max_mr: int
     max_mw: int
+    max_fast_reg_page_list_len: int
     max_pd: int
     max_ah: int
     max_srq: int

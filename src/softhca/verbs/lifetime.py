@@ -126,6 +126,13 @@ class VerbsObject:
             parent._children.pop(id(self), None)
         self._parents = ()
 
+    def _adopt(self, parent: VerbsObject) -> None:
+        """Makes `parent` the only one."""
+        for before in self._parents:
+            before._children.pop(id(self), None)
+        self._parents = (parent,)
+        parent._children[id(self)] = weakref.ref(self)
+
     def _let_go(self) -> None:
         """Undoes what `close()` would refuse for and nobody else will undo."""
 

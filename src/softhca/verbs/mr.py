@@ -19,7 +19,7 @@ WRITABLE_ACCESS = (
     Access.LOCAL_WRITE | Access.REMOTE_READ | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
 )
 READ_ONLY_ACCESS = Access.REMOTE_READ
-_WRITING = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
+WRITING = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
 _MAX_SGE_BYTES = (1 << 32) - 1
 
 
@@ -58,7 +58,18 @@ class MR(VerbsObject):
         obj: The registered object; None if it was registered by address.
     """
 
-    __slots__ = ("_address", "_export", "access", "addr", "handle", "length", "lkey", "obj", "rkey")
+    __slots__ = (
+        "_address",
+        "_export",
+        "_read_only",
+        "access",
+        "addr",
+        "handle",
+        "length",
+        "lkey",
+        "obj",
+        "rkey",
+    )
 
     kind = "mr"
 
@@ -80,7 +91,9 @@ class MR(VerbsObject):
         self.lkey: int = info.lkey
         self.rkey: int = info.rkey
         self.addr = iova
-        self._address = address
+        # None: in several places, or in none yet.
+        self._address: int | None = address
+        self._read_only = False
         self.length = length
         self.access = Access(access)
         self.obj = obj
@@ -104,6 +117,37 @@ class MR(VerbsObject):
     def dereg(self) -> None:
         """Deregisters the region and lets go of the buffer; the same as `close()`."""
         self.close()
+
+    def rereg(
+        self,
+        obj: object = None,
+        access: int | None = None,
+        *,
+        pd: PD | None = None,
+        addr: int | None = None,
+        length: int | None = None,
+        iova: int | None = None,
+    ) -> None:
+        """Changes what the region covers, its rights, its domain, or several (ibv_rereg_mr).
+
+        Work requests that are posted meanwhile use the old region or the new one. `lkey` and `rkey`
+        are new ones unless the rights alone change, so that an old key never reaches other memory.
+
+        Args:
+            obj: Another buffer; the old one is let go.
+            access: Other rights.
+            pd: Another protection domain of the device.
+            addr: Instead of `obj`, an address of this process.
+            length: Bytes, with `addr`.
+            iova: What the keys call the first byte; by default `addr`.
+
+        Raises:
+            VerbsError: EBUSY, with windows bound to the region; EINVAL and EACCES as `pd.reg_mr`.
+                The region is then what it was.
+        """
+        from softhca.verbs.mr_rereg import rereg
+
+        rereg(self, obj, access, pd=pd, addr=addr, length=length, iova=iova)
 
     def __getitem__(self, part: slice) -> Sge:
         """Returns bytes `part` of the region as a scatter/gather entry.
@@ -185,7 +229,7 @@ def register(pd: PD, obj: object, access: int | None) -> MR:
     try:
         if access is None:
             access = READ_ONLY_ACCESS if read_only else WRITABLE_ACCESS
-        elif read_only and access & _WRITING:
+        elif read_only and access & WRITING:
             raise VerbsError(
                 errno.EACCES,
                 "obj",
@@ -193,7 +237,9 @@ def register(pd: PD, obj: object, access: int | None) -> MR:
                 "is read-only: register a writable buffer, or without LOCAL_WRITE, REMOTE_WRITE "
                 "and REMOTE_ATOMIC",
             )
-        return MR(pd, obj, export, address, length, address, access)
+        mr = MR(pd, obj, export, address, length, address, access)
+        mr._read_only = read_only
+        return mr
     except BaseException:
         export.release()
         raise

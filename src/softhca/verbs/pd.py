@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from softhca.verbs.ah import AH
 from softhca.verbs.attributes import AHAttr
 from softhca.verbs.checks import unsigned
-from softhca.verbs.enums import MwType, QPType
+from softhca.verbs.enums import MrType, MwType, QPType
 from softhca.verbs.errors import VerbsError
+from softhca.verbs.fast_mr import FastMR
 from softhca.verbs.gid import GIDLike
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.mr import MR, WRITABLE_ACCESS, register
@@ -93,6 +94,19 @@ class PD(VerbsObject):
             address if iova is None else unsigned("iova", iova, 64),
             int(WRITABLE_ACCESS) if rights is None else rights,
         )
+
+    def alloc_mr(self, mr_type: MrType, max_sg: int) -> FastMR:
+        """Allocates a region for fast registration (ib_alloc_mr).
+
+        Args:
+            mr_type: MEM_REG: pages without gaps; SG_GAPS: any pieces.
+            max_sg: Pages, or pieces, that it can cover.
+
+        Raises:
+            VerbsError: EINVAL, for another type, or above max_fast_reg_page_list_len; ENOMEM,
+                above max_mr regions.
+        """
+        return FastMR(self, mr_type, max_sg)
 
     def alloc_mw(self, mw_type: MwType) -> MW:
         """Allocates a memory window, not bound yet (ibv_alloc_mw).

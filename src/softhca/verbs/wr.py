@@ -76,6 +76,10 @@ def _entry(buffer: Any, inline: bool) -> tuple[_Triple, object]:
         address = sge.addr
         if inline and sge.mr is not None:
             # Inline bytes are read where they lie, whatever the keys call them.
+            if sge.mr._address is None:
+                raise VerbsError(
+                    errno.EINVAL, "inline", True, "cannot take a region of several pieces"
+                )
             address += sge.mr._address - sge.mr.addr
         triple = (
             unsigned("addr", address, 64),

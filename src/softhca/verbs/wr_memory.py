@@ -1,4 +1,4 @@
-"""Work requests that change keys and move no bytes: BindMw, LocalInv.
+"""Work requests that change keys and move no bytes: BindMw, RegMr, LocalInv.
 
 They run when their turn in the send queue comes: before the work requests behind them, and, unless
 they have a fence, without waiting for the answers of READs and atomics before them.
@@ -12,6 +12,7 @@ from typing import TypedDict, Unpack
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.enums import MwType, WrOpcode
 from softhca.verbs.errors import VerbsError
+from softhca.verbs.fast_mr import FastMR
 from softhca.verbs.mr import MR, Sge
 from softhca.verbs.mw import MW, BindInfo
 from softhca.verbs.remote_memory import RemoteMemory
@@ -87,6 +88,46 @@ class BindMw(SendRequest):
         self.mw = mw
         self.bind = bind
         self.remote: RemoteMemory = bind.remote(rkey)
+
+
+class RegMr(SendRequest):
+    """Makes a region for fast registration valid (IB_WR_REG_MR; IBTA Vol 1, 10.6.4.8, 10.8.3.4).
+
+    The region covers from then on what `map_mr_sg()` last said. Completes with MW_BIND_ERR, and
+    takes the queue pair to ERR, if the region is valid already, not mapped, or of another
+    protection domain, or if the rights contradict each other or what was mapped.
+
+    Attributes:
+        mr: The region.
+    """
+
+    __slots__ = ("mr",)
+
+    def __init__(
+        self, mr: FastMR, *, access: int, key: int | None = None, **options: Unpack[LocalOptions]
+    ) -> None:
+        """Makes the work request.
+
+        Args:
+            mr: An open region of `pd.alloc_mr()`.
+            access: Its rights.
+            key: Its key from then on; by default `mr.rkey`, of which `mr.update_fast_reg_key()`
+                chooses the low 8 bits.
+            **options: See `LocalOptions`.
+
+        Raises:
+            VerbsError: EINVAL, if the region is closed.
+        """
+        instance("mr", mr, FastMR)._demand_open()
+        rights = unsigned("access", access, 32)
+        key = mr.rkey if key is None else unsigned("key", key, 32)
+        super().__init__(
+            WrOpcode.REG_MR,
+            (),
+            fields={"memory": (mr.handle, key, 0, 0, 0, rights)},
+            **options,
+        )
+        self.mr = mr
 
 
 class LocalInv(SendRequest):
