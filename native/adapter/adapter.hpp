@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "memory/memory_table.hpp"
+#include "memory/watched_range.hpp"
 #include "queue/completion.hpp"
 #include "queue/work_request.hpp"
 #include "transport/attributes.hpp"
@@ -156,6 +157,10 @@ class Adapter {
   // address; the same as `address` unless the caller says otherwise, 0 with ZERO_BASED.
   Result<MrInfo> reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t length,
                         std::uint64_t iova, std::uint32_t access);
+  // The same for memory that is watched: accesses fail where `watched` says that it is gone.
+  Result<MrInfo> reg_watched_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t length,
+                                std::uint64_t iova, std::uint32_t access,
+                                std::shared_ptr<const WatchedRange> watched);
   Status dereg_mr(std::uint32_t mr);
   // Changes the parts that `flags` (ReregMrFlags) name; keeps the region as it was if refused.
   Result<MrInfo> rereg_mr(std::uint32_t mr, std::uint32_t flags, const RegionRequest& wanted);

@@ -15,6 +15,10 @@ Result<MrInfo> Adapter::rereg_mr(std::uint32_t mr, std::uint32_t flags,
   if (flags == 0 || (flags & ~std::uint32_t{kReregTranslation | kReregPd | kReregAccess}) != 0) {
     return refuse(EINVAL, "flags", flags, "must name translation, PD, access, or several of them");
   }
+  if ((flags & kReregTranslation) != 0 && slot->region.watched != nullptr) {
+    return refuse(EOPNOTSUPP, "flags", flags,
+                  "a region with notices keeps its memory: register the other memory anew");
+  }
   RegionRequest request = slot->region;
   if ((flags & kReregTranslation) != 0) {
     request.address = wanted.address;

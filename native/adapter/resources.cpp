@@ -2,6 +2,7 @@
 // receive queues.
 
 #include <algorithm>
+#include <utility>
 
 #include "adapter/state.hpp"
 #include "memory/access_flags.hpp"
@@ -40,12 +41,19 @@ Status Adapter::dealloc_pd(std::uint32_t handle) {
 
 Result<MrInfo> Adapter::reg_mr(std::uint32_t handle, std::uint64_t address, std::uint64_t length,
                                std::uint64_t iova, std::uint32_t access) {
+  return reg_watched_mr(handle, address, length, iova, access, nullptr);
+}
+
+Result<MrInfo> Adapter::reg_watched_mr(std::uint32_t handle, std::uint64_t address,
+                                       std::uint64_t length, std::uint64_t iova,
+                                       std::uint32_t access,
+                                       std::shared_ptr<const WatchedRange> watched) {
   ProtectionDomain* pd = state_->pds.find(handle);
   if (pd == nullptr) {
     return no_such("pd", handle);
   }
-  const Result<std::uint32_t> key =
-      state_->memory_table.register_region({handle, address, length, iova, access});
+  const Result<std::uint32_t> key = state_->memory_table.register_region(
+      {handle, address, length, iova, access, std::move(watched)});
   if (!key.ok()) {
     return key.status;
   }

@@ -20,4 +20,5 @@ NB_MODULE(_adapter, module) {
   bind_queue_pairs(hca);
   bind_completions(module, hca);
   bind_simulation(module, hca);
+  bind_invalidation(module, hca);
 }

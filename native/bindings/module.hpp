@@ -20,5 +20,6 @@ void bind_queues(HcaClass& hca);
 void bind_queue_pairs(HcaClass& hca);
 void bind_completions(nb::module_& module, HcaClass& hca);
 void bind_simulation(nb::module_& module, HcaClass& hca);
+void bind_invalidation(nb::module_& module, HcaClass& hca);
 
 }  // namespace softhca

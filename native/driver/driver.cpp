@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <system_error>
 
 #include "driver/fork_generation.hpp"
+#include "driver/signals_blocked.hpp"
 
 namespace softhca {
 namespace {
@@ -29,24 +29,6 @@ constexpr std::uint64_t kYieldAfterNs = 50'000;
 // do, but looks whether it shall stop.
 constexpr int kCallerRounds = 4;
 constexpr int kThreadRounds = 64;
-
-// Signals are for the threads of the program; ours would only interrupt its sleep. Those of its own
-// faults stay open: memory that disappears under a copy is found out by one.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all{};
-    sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
-};
 
 DriverError system_error(const char* what, int error) {
   return {error, std::string(what) + ": " + std::strerror(error)};

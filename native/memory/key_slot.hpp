@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "memory/watched_range.hpp"
 #include "vocabulary/enums.hpp"
 
 namespace softhca {
@@ -12,8 +14,9 @@ struct RegionRequest {
   std::uint32_t pd = 0;
   std::uint64_t address = 0;  // Where the bytes lie.
   std::uint64_t length = 0;
-  std::uint64_t iova = 0;    // What keys address them by.
-  std::uint32_t access = 0;  // AccessFlags.
+  std::uint64_t iova = 0;                                 // What keys address them by.
+  std::uint32_t access = 0;                               // AccessFlags.
+  std::shared_ptr<const WatchedRange> watched = nullptr;  // What is gone of it, if it is watched.
 };
 
 // A run of bytes of a region that is made of several; pieces lie one behind the other in the

@@ -64,7 +64,9 @@ bool MemoryTable::for_each_run(std::uint32_t key, std::uint64_t address, std::ui
     return true;
   }
   if (slot->kind != KeyKind::FAST_REGION) {
-    return move(slot->region.address + offset, std::uint64_t{0}, length);
+    const std::uint64_t at = slot->region.address + offset;
+    return move_present(slot->region.watched.get(), at, length,
+                        [&] { return move(at, std::uint64_t{0}, length); });
   }
   auto piece = std::ranges::upper_bound(slot->pieces, offset, {}, &Piece::begin) - 1;
   for (std::uint64_t done = 0; done < length; ++piece) {
@@ -76,15 +78,6 @@ bool MemoryTable::for_each_run(std::uint32_t key, std::uint64_t address, std::ui
     done += step;
   }
   return true;
-}
-
-std::uint64_t MemoryTable::locate_word(std::uint32_t key, std::uint64_t address) const {
-  std::uint64_t at = 0;
-  for_each_run(key, address, 8, [&](std::uint64_t place, std::uint64_t, std::uint64_t step) {
-    at = step == 8 ? place : 0;
-    return false;
-  });
-  return at;
 }
 
 template <class Move>
@@ -176,31 +169,37 @@ AccessFault MemoryTable::write_remote(const Accessor& who, std::uint32_t rkey,
   return fault;
 }
 
-AccessFault MemoryTable::fetch_add(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
-                                   std::uint64_t addend, std::uint64_t& original) {
+template <class Exchange>
+AccessFault MemoryTable::exchange_remote(const Accessor& who, std::uint32_t rkey,
+                                         std::uint64_t address, Exchange exchange) {
   AccessFault fault = check_remote(who, rkey, address, 8, kAccessRemoteAtomic);
   if (!fault.ok()) {
     return fault;
   }
-  const std::uint64_t at = locate_word(rkey, address);
-  if (at == 0 || !space_.fetch_add(at, addend, original)) {
-    fault = {at == 0 ? Reason::MISALIGNED : Reason::MEMORY_GONE, rkey, address, 8};
+  bool in_two_places = false;
+  const bool done =
+      for_each_run(rkey, address, 8, [&](std::uint64_t at, std::uint64_t, std::uint64_t step) {
+        in_two_places = step != 8;
+        return !in_two_places && exchange(at);
+      });
+  if (!done) {
+    fault = {in_two_places ? Reason::MISALIGNED : Reason::MEMORY_GONE, rkey, address, 8};
   }
   return fault;
+}
+
+AccessFault MemoryTable::fetch_add(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                                   std::uint64_t addend, std::uint64_t& original) {
+  return exchange_remote(who, rkey, address,
+                         [&](std::uint64_t at) { return space_.fetch_add(at, addend, original); });
 }
 
 AccessFault MemoryTable::compare_swap(const Accessor& who, std::uint32_t rkey,
                                       std::uint64_t address, std::uint64_t compare,
                                       std::uint64_t swap, std::uint64_t& original) {
-  AccessFault fault = check_remote(who, rkey, address, 8, kAccessRemoteAtomic);
-  if (!fault.ok()) {
-    return fault;
-  }
-  const std::uint64_t at = locate_word(rkey, address);
-  if (at == 0 || !space_.compare_swap(at, compare, swap, original)) {
-    fault = {at == 0 ? Reason::MISALIGNED : Reason::MEMORY_GONE, rkey, address, 8};
-  }
-  return fault;
+  return exchange_remote(who, rkey, address, [&](std::uint64_t at) {
+    return space_.compare_swap(at, compare, swap, original);
+  });
 }
 
 }  // namespace softhca

@@ -48,6 +48,7 @@ void MemoryTable::free_slot(KeySlot& slot) {
   slot.live = false;
   slot.pieces = {};
   slot.mapped_pieces = {};
+  slot.region.watched.reset();
   free_.push_back(slot.handle >> 8);
 }
 

@@ -150,8 +150,10 @@ class MemoryTable {
   template <class Move>
   bool for_each_run(std::uint32_t key, std::uint64_t address, std::uint64_t length,
                     Move move) const;
-  // Where the eight bytes of a checked atomic lie; 0 if in two places.
-  std::uint64_t locate_word(std::uint32_t key, std::uint64_t address) const;
+  // Checks an atomic and runs `exchange(place)` on its eight bytes.
+  template <class Exchange>
+  AccessFault exchange_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                              Exchange exchange);
   template <class Move>
   AccessFault walk(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                    std::uint64_t length, std::uint32_t access, Move move);

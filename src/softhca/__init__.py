@@ -3,6 +3,8 @@
 `softhca.open()` gives a device; everything else is made from it.
 """
 
+from softhca.invalidation.channel import InvalidationChannel
+from softhca.invalidation.events import InvalidationEvent, InvalidationKind
 from softhca.verbs.ah import AH
 from softhca.verbs.attributes import (
     AHAttr,
@@ -97,6 +99,9 @@ __all__ = [
     "FastMR",
     "FetchAdd",
     "IcrcLevel",
+    "InvalidationChannel",
+    "InvalidationEvent",
+    "InvalidationKind",
     "KeyState",
     "LocalInv",
     "MigState",

@@ -1250,6 +1250,8 @@ class Hca:
 
     def advance(self, now_ns: int) -> None: ...
 
+    def reg_watched_mr(self, pd: int, address: int, length: int, iova: int, access: int, watch: Watch) -> MrInfo: ...
+
 class Completion:
     """One entry of a completion queue; immutable."""
 
@@ -1344,3 +1346,39 @@ class SentPacket:
 
     @property
     def retransmitted(self) -> bool: ...
+
+class InvalidationChannel:
+    """Where the notices of regions gather."""
+
+    @staticmethod
+    def open() -> InvalidationChannel: ...
+
+    @property
+    def fd(self) -> int: ...
+
+    @property
+    def generation_fd(self) -> int: ...
+
+    @property
+    def generation(self) -> int: ...
+
+    def take(self, most: int) -> list[tuple[int, int, int, int, int, int, bool]]:
+        """
+        The oldest events: cookie, kind, address, length, offset, count, exact.
+        """
+
+    @property
+    def lost(self) -> int: ...
+
+    def shut(self) -> None: ...
+
+class Watch:
+    """What watches the memory of one region."""
+
+    @staticmethod
+    def open(channel: InvalidationChannel, address: int, length: int, cookie: int) -> Watch: ...
+
+    @property
+    def raised(self) -> int: ...
+
+    def close(self) -> int: ...

@@ -21,7 +21,8 @@ INCLUDES = {
     "transport": {"queue", "memory", "wire"},
     "adapter": {"transport", "queue", "memory", "wire"},
     "link": {"wire"},
-    "driver": {"adapter", "link"},
+    # Of memory, what accesses to watched regions share with who watches.
+    "driver": {"adapter", "link", "memory"},
     # Conversion needs the values of every layer, but calls driver and adapter alone.
     "bindings": {"driver", "adapter", "transport", "queue", "wire"},
 }

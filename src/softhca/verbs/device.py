@@ -23,6 +23,7 @@ from softhca.verbs.pd import PD
 from softhca.verbs.xrcd import XRCD
 
 if TYPE_CHECKING:
+    from softhca.invalidation.channel import InvalidationChannel
     from softhca.verbs.qp import QP
     from softhca.verbs.srq import SRQ
 
@@ -172,6 +173,17 @@ class Device(VerbsObject):
             VerbsError: EINVAL, if `cqe` is 0 or above max_cqe; ENOMEM, above max_cq queues.
         """
         return CQ(self, cqe)
+
+    def create_invalidation_channel(self) -> InvalidationChannel:
+        """Creates a channel that tells when memory of regions goes away.
+
+        Raises:
+            VerbsError: EOPNOTSUPP, where the system cannot tell: it needs Linux 6.7 and
+                userfaultfd(2), which a sandbox may forbid.
+        """
+        from softhca.invalidation.channel import InvalidationChannel
+
+        return InvalidationChannel(self)
 
     def alloc_xrcd(self) -> XRCD:
         """Allocates an XRC domain (ibv_open_xrcd); ENOMEM above max_xrcd."""

@@ -45,6 +45,8 @@ class FastMR(MR):
         self.max_sg = max_sg
         self.addr = self.length = 0
         self._address = None
+        self._watch = None
+        self._raised = 0
         self.access = Access(0)
         self.obj = None
         self._export = None

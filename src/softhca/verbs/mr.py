@@ -47,7 +47,8 @@ class MR(VerbsObject):
     """A memory region (struct ibv_mr). `pd.reg_mr()` makes it.
 
     `mr[a:b]` is a scatter/gather entry of bytes a to b. The buffer stays exported until the region
-    is deregistered: a bytearray cannot be resized meanwhile, a mapping not be closed.
+    is deregistered: a bytearray cannot be resized meanwhile, a mapping not be closed. Only a region
+    with notices holds nothing: its buffer may go away, and that is what it tells.
 
     Attributes:
         lkey: Local key.
@@ -55,13 +56,15 @@ class MR(VerbsObject):
         addr: What the keys call the first byte.
         length: Bytes.
         access: The rights it gives.
-        obj: The registered object; None if it was registered by address.
+        obj: The registered object; None if it was registered by address or with notices.
     """
 
     __slots__ = (
         "_address",
         "_export",
+        "_raised",
         "_read_only",
+        "_watch",
         "access",
         "addr",
         "handle",
@@ -82,11 +85,17 @@ class MR(VerbsObject):
         length: int,
         iova: int,
         access: int,
+        watch: _adapter.Watch | None = None,
     ) -> None:
         hca = pd._hca
         if access & Access.ZERO_BASED:
             iova = 0
-        info = hca.reg_mr(pd.handle, address, length, iova, access)
+        if watch is None:
+            info = hca.reg_mr(pd.handle, address, length, iova, access)
+        else:
+            info = hca.reg_watched_mr(pd.handle, address, length, iova, access, watch)
+        self._watch = watch
+        self._raised = 0
         self.handle: int = info.handle
         self.lkey: int = info.lkey
         self.rkey: int = info.rkey
@@ -105,6 +114,9 @@ class MR(VerbsObject):
 
     def _forget(self) -> None:
         super()._forget()
+        if self._watch is not None:
+            self._raised = self._watch.close()
+            self._watch = None
         if self._export is not None:
             self._export.release()
             self._export = None
@@ -114,9 +126,20 @@ class MR(VerbsObject):
         if self._closed:
             raise VerbsError(errno.EINVAL, self.kind, None, "is closed")
 
-    def dereg(self) -> None:
-        """Deregisters the region and lets go of the buffer; the same as `close()`."""
+    def dereg(self) -> int:
+        """Deregisters the region and lets go of the buffer, as `close()` does (ibv_dereg_mr).
+
+        Returns:
+            How many notices were raised for the region, whether they have been read or not: the sum
+            of the `count` of its events. 0 without notices.
+        """
         self.close()
+        return self._raised
+
+    @property
+    def raised(self) -> int:
+        """Notices that were raised for the region until now."""
+        return self._raised if self._watch is None else self._watch.raised
 
     def rereg(
         self,
@@ -223,7 +246,13 @@ def _exported_by_dlpack(obj: Any) -> tuple[_Export, int, int, bool]:
     return export, export.address, export.nbytes, False
 
 
-def register(pd: PD, obj: object, access: int | None) -> MR:
+def register(
+    pd: PD,
+    obj: object,
+    access: int | None,
+    channel: _adapter.InvalidationChannel | None = None,
+    cookie: int = 0,
+) -> MR:
     """Registers a buffer; see `PD.reg_mr`."""
     export, address, length, read_only = exported(obj)
     try:
@@ -237,9 +266,32 @@ def register(pd: PD, obj: object, access: int | None) -> MR:
                 "is read-only: register a writable buffer, or without LOCAL_WRITE, REMOTE_WRITE "
                 "and REMOTE_ATOMIC",
             )
-        mr = MR(pd, obj, export, address, length, address, access)
-        mr._read_only = read_only
-        return mr
+        if channel is None:
+            mr = MR(pd, obj, export, address, length, address, access)
+        else:
+            mr = register_watched(pd, address, length, address, access, channel, cookie)
     except BaseException:
         export.release()
+        raise
+    if channel is not None:
+        export.release()
+    mr._read_only = read_only
+    return mr
+
+
+def register_watched(
+    pd: PD,
+    address: int,
+    length: int,
+    iova: int,
+    access: int,
+    channel: _adapter.InvalidationChannel,
+    cookie: int,
+) -> MR:
+    """Registers memory of this process with notices, and holds nothing of it."""
+    watch = _adapter.Watch.open(channel, address, length, cookie)
+    try:
+        return MR(pd, None, None, address, length, iova, access, watch)
+    except BaseException:
+        watch.close()
         raise

@@ -13,12 +13,14 @@ from softhca.verbs.errors import VerbsError
 from softhca.verbs.fast_mr import FastMR
 from softhca.verbs.gid import GIDLike
 from softhca.verbs.lifetime import VerbsObject
-from softhca.verbs.mr import MR, WRITABLE_ACCESS, register
+from softhca.verbs.mr import MR, WRITABLE_ACCESS, register, register_watched
 from softhca.verbs.mw import MW
 from softhca.verbs.qp import QP
 from softhca.verbs.srq import SRQ
 
 if TYPE_CHECKING:
+    from softhca import _adapter
+    from softhca.invalidation.channel import InvalidationChannel
     from softhca.verbs.cq import CQ
     from softhca.verbs.device import Device
 
@@ -57,6 +59,8 @@ class PD(VerbsObject):
         addr: int | None = None,
         length: int | None = None,
         iova: int | None = None,
+        invalidation: InvalidationChannel | None = None,
+        cookie: int | None = None,
     ) -> MR:
         """Registers memory (ibv_reg_mr).
 
@@ -68,32 +72,37 @@ class PD(VerbsObject):
             addr: Instead of `obj`, an address of this process; the caller keeps it mapped.
             length: Bytes, with `addr`.
             iova: What the keys call the first byte; by default `addr`, and 0 with ZERO_BASED.
+            invalidation: A channel that tells when the mapping behind the region changes. What has
+                gone can no longer be accessed through the region. `obj` is then not held.
+            cookie: 64 bits that events of the region carry; by default 0.
 
         Raises:
             VerbsError: EINVAL, for rights that contradict each other, a range that wraps, or a
                 buffer that is not contiguous; EACCES, for a read-only buffer with a right to
-                write; ENOMEM, above max_mr regions.
+                write; ENOMEM, above max_mr regions. With notices: EOPNOTSUPP, where the system has
+                no userfaultfd that can tell; EBUSY, if another one watches the memory; EFAULT, if
+                nothing is mapped there; EACCES, for a shared mapping of a file that was opened
+                read-only.
             TypeError: If `obj` is no buffer, or not exactly one of `obj` and `addr` is given.
         """
         rights = None if access is None else unsigned("access", access, 32)
+        channel, mark = _notices(invalidation, cookie)
         if (obj is None) == (addr is None):
             raise TypeError("reg_mr() takes a buffer, or addr= and length=")
         if addr is None:
             if length is not None or iova is not None:
                 raise TypeError("length= and iova= go with addr=, not with a buffer")
-            return register(self, obj, rights)
+            return register(self, obj, rights, channel, mark)
         if length is None:
             raise VerbsError(errno.EINVAL, "length", None, "must be given with addr")
         address = unsigned("addr", addr, 64)
-        return MR(
-            self,
-            None,
-            None,
-            address,
-            unsigned("length", length, 64),
-            address if iova is None else unsigned("iova", iova, 64),
-            int(WRITABLE_ACCESS) if rights is None else rights,
-        )
+        size = unsigned("length", length, 64)
+        first = address if iova is None else unsigned("iova", iova, 64)
+        if rights is None:
+            rights = int(WRITABLE_ACCESS)
+        if channel is not None:
+            return register_watched(self, address, size, first, rights, channel, mark)
+        return MR(self, None, None, address, size, first, rights)
 
     def alloc_mr(self, mr_type: MrType, max_sg: int) -> FastMR:
         """Allocates a region for fast registration (ib_alloc_mr).
@@ -191,3 +200,25 @@ class PD(VerbsObject):
 
     def __repr__(self) -> str:
         return f"<PD {self.handle}>"
+
+
+def _notices(
+    invalidation: InvalidationChannel | None, cookie: int | None
+) -> tuple[_adapter.InvalidationChannel | None, int]:
+    """The native channel and the cookie of a region that is to have notices.
+
+    Raises:
+        VerbsError: EINVAL, for a cookie without a channel or beyond 64 bits, or a closed channel.
+        TypeError: If `invalidation` is something else.
+    """
+    if invalidation is None:
+        if cookie is not None:
+            raise VerbsError(errno.EINVAL, "cookie", cookie, "needs invalidation=, a channel")
+        return None, 0
+    if getattr(invalidation, "kind", None) != "invalidation_channel":
+        raise TypeError(
+            f"invalidation must be InvalidationChannel, not {type(invalidation).__name__}"
+        )
+    if invalidation.closed:
+        raise VerbsError(errno.EINVAL, "invalidation", None, "is closed")
+    return invalidation.channel, 0 if cookie is None else unsigned("cookie", cookie, 64)

@@ -1,0 +1,240 @@
+#include "driver/invalidation/watcher.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "driver/signals_blocked.hpp"
+
+namespace softhca {
+namespace {
+
+std::mutex creation;
+Watcher* current = nullptr;
+
+Status no_such_memory(std::uint64_t address) {
+  return refuse(EINVAL, "addr", address, "invalidation can only watch memory of this process");
+}
+
+}  // namespace
+
+Result<Watcher*> Watcher::instance() {
+  const std::lock_guard lock(creation);
+  if (current != nullptr) return current;
+  auto* const watcher = new Watcher;
+  if (const Status status = watcher->start(); !status.ok()) {
+    delete watcher;
+    return status;
+  }
+  static const int registered = pthread_atfork(nullptr, nullptr, abandon_in_child);
+  static_cast<void>(registered);
+  current = watcher;
+  return current;
+}
+
+// A child has the parent's descriptor, but neither its thread nor its notices; whatever lock the
+// parent's threads held stays held. It starts afresh when it needs to.
+void Watcher::abandon_in_child() {
+  new (&creation) std::mutex;
+  if (current != nullptr) current->userfault_ = Userfault();
+  current = nullptr;
+  access_gate().reset();
+}
+
+Status Watcher::start() {
+  if (const Status status = userfault_.open(); !status.ok()) return status;
+  const SignalsBlocked blocked;
+  try {
+    std::thread thread([this] { run(); });
+    pthread_setname_np(thread.native_handle(), "softhca-watch");
+    thread.detach();
+  } catch (const std::system_error& failure) {
+    return refuse(failure.code().value(), "invalidation", 0, "cannot start a thread");
+  }
+  return Status::success();
+}
+
+void Watcher::run() {
+  std::array<MappingChange, Userfault::kMaxChanges> changes;
+  for (;;) {
+    pollfd ready{userfault_.fd(), POLLIN, 0};
+    if (poll(&ready, 1, -1) < 0 || (ready.revents & POLLIN) == 0) {
+      // Somebody closed our descriptor, with which the kernel has let everybody go.
+      if ((ready.revents & POLLNVAL) != 0) return;
+      continue;
+    }
+    const std::lock_guard lock(notices_);
+    access_gate().close();
+    for (InvalidationChannel* at = channels_; at != nullptr; at = at->next_channel) {
+      at->advance_generation();
+    }
+    const std::size_t count = userfault_.read(changes);
+    for (std::size_t at = 0; at < count; ++at) apply(changes[at]);
+    access_gate().open();
+  }
+}
+
+void Watcher::apply(const MappingChange& change) {
+  for_near(change.range, [&](WatchedRegion& region) {
+    region.gone.add(intersection(change.range, region.range),
+                    [&](const AddressRange& part, bool exact) {
+                      region.channel->raise(region, change.kind, part, exact);
+                    });
+  });
+  if (change.moved_to == 0 || change.moved_to == change.range.start) return;
+  // Without space to remember it, it stays watched in vain until it is unmapped.
+  if (stray_count_ == kMaxStrays) return;
+  strays_[stray_count_++] = {change.moved_to,
+                             change.moved_to + (change.range.end - change.range.start)};
+}
+
+// Visits, in order of their first bytes, the regions that may lie on `range`, and a few more.
+template <class Visit>
+void Watcher::for_near(const AddressRange& range, Visit visit) {
+  const std::uint64_t reach = std::min(range.start, longest_bytes_ + page_bytes_);
+  for (auto at = regions_.lower_bound(range.start - reach);
+       at != regions_.end() && at->first < range.end; ++at) {
+    visit(*at->second);
+  }
+}
+
+Result<std::shared_ptr<InvalidationChannel>> Watcher::open_channel() {
+  auto channel = std::make_shared<InvalidationChannel>();
+  if (const Status status = channel->open(); !status.ok()) return status;
+  const std::lock_guard registration(registration_);
+  const std::lock_guard lock(notices_);
+  channel->next_channel = channels_;
+  channels_ = channel.get();
+  return channel;
+}
+
+void Watcher::shut_channel(InvalidationChannel& channel) {
+  const std::lock_guard registration(registration_);
+  const std::lock_guard lock(notices_);
+  if (channel.is_shut()) return;
+  channel.shut();
+  InvalidationChannel** link = &channels_;
+  while (*link != &channel) link = &(*link)->next_channel;
+  *link = channel.next_channel;
+}
+
+std::size_t Watcher::take(InvalidationChannel& channel, std::span<InvalidationEvent> out) {
+  const std::lock_guard lock(notices_);
+  return channel.take(out);
+}
+
+std::uint64_t Watcher::lost(InvalidationChannel& channel) {
+  const std::lock_guard lock(notices_);
+  return channel.lost();
+}
+
+Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<InvalidationChannel> channel,
+                                                    std::uint64_t address, std::uint64_t length,
+                                                    std::uint64_t cookie) {
+  // No program has mappings in the upper half of the addresses.
+  if (address >> 63 != 0 || length >> 63 != 0) return no_such_memory(address);
+  auto region = std::make_shared<WatchedRegion>();
+  region->range = {address, address + length};
+  region->cookie = cookie;
+  region->channel = std::move(channel);
+  if (length > 0) {
+    region->pages = {address & ~(page_bytes_ - 1),
+                     (address + length + page_bytes_ - 1) & ~(page_bytes_ - 1)};
+  }
+  // A node of the map that is made before the locks are taken.
+  Regions one;
+  one.emplace(address, region.get());
+  auto node = one.extract(one.begin());
+
+  const std::lock_guard registration(registration_);
+  bring_events(*region->channel);
+  {
+    const std::lock_guard lock(notices_);
+    if (region->channel->is_shut()) {
+      return refuse(EINVAL, "invalidation", 0, "is closed");
+    }
+    region->channel->join();
+    regions_.insert(std::move(node));
+    longest_bytes_ = std::max(longest_bytes_, length);
+  }
+  if (length > 0) {
+    if (const Status status = userfault_.watch(region->pages); !status.ok()) {
+      forget(*region);
+      return status;
+    }
+  }
+  unwatch_strays();
+  return region;
+}
+
+// The events that a region may need are there before it is watched.
+void Watcher::bring_events(InvalidationChannel& channel) {
+  std::size_t missing = 0;
+  {
+    const std::lock_guard lock(notices_);
+    missing = channel.missing_events();
+  }
+  if (missing == 0) return;
+  // In growing blocks, so that registering thousands allocates a few times.
+  const std::size_t count =
+      std::max<std::size_t>(missing, 64 << std::min<std::size_t>(channel.blocks.size(), 6));
+  channel.blocks.push_back(std::make_unique<UnreadEvent[]>(count));
+  const std::span<UnreadEvent> events(channel.blocks.back().get(), count);
+  const std::lock_guard lock(notices_);
+  channel.bring(events);
+}
+
+// Takes the region out of all tables. Its node is freed after the lock is let go.
+void Watcher::forget(WatchedRegion& region) {
+  Regions::node_type node;
+  const std::lock_guard lock(notices_);
+  auto [at, end] = regions_.equal_range(region.range.start);
+  while (at != end && at->second != &region) ++at;
+  node = regions_.extract(at);
+  region.channel->leave(region);
+  if (regions_.empty()) longest_bytes_ = 0;
+}
+
+std::uint64_t Watcher::remove(WatchedRegion& region) {
+  const std::lock_guard registration(registration_);
+  forget(region);
+  unwatch_unshared(region.pages);
+  unwatch_strays();
+  return region.raised;
+}
+
+std::uint64_t Watcher::raised(const WatchedRegion& region) {
+  const std::lock_guard lock(notices_);
+  return region.raised;
+}
+
+// Stops watching the pages that no other region lies on.
+void Watcher::unwatch_unshared(const AddressRange& pages) {
+  if (pages.empty()) return;
+  std::uint64_t from = pages.start;
+  for_near(pages, [&](const WatchedRegion& other) {
+    if (intersection(other.pages, pages).empty()) return;
+    if (other.pages.start > from) userfault_.unwatch({from, other.pages.start});
+    from = std::max(from, other.pages.end);
+  });
+  if (from < pages.end) userfault_.unwatch({from, pages.end});
+}
+
+void Watcher::unwatch_strays() {
+  std::array<AddressRange, kMaxStrays> strays;
+  std::size_t count = 0;
+  {
+    const std::lock_guard lock(notices_);
+    if (stray_count_ == 0) return;
+    strays = strays_;
+    count = std::exchange(stray_count_, 0);
+  }
+  for (std::size_t at = 0; at < count; ++at) unwatch_unshared(strays[at]);
+}
+
+}  // namespace softhca

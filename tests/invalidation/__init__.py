@@ -1,0 +1,1 @@
+"""Memory that tells when it goes away."""

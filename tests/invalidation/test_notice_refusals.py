@@ -1,0 +1,123 @@
+"""Every refusal of notices names its rule, and changes nothing."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import softhca as hca
+from api.hosts import Host
+from softhca import InvalidationChannel, VerbsError
+
+from . import libc
+from .libc import PAGE
+
+Attempt = Callable[[Host, InvalidationChannel], Any]
+REFUSALS: dict[str, tuple[Attempt, int, str]] = {
+    "cookie without channel": (
+        lambda host, _: host.pd.reg_mr(bytearray(8), cookie=1),
+        errno.EINVAL,
+        "cookie=1: needs invalidation=, a channel (EINVAL)",
+    ),
+    "cookie too big": (
+        lambda host, channel: host.pd.reg_mr(bytearray(8), invalidation=channel, cookie=1 << 64),
+        errno.EINVAL,
+        "cookie=18446744073709551616: must be 0 to 18446744073709551615 (EINVAL)",
+    ),
+    "kernel addresses": (
+        lambda host, channel: host.pd.reg_mr(addr=1 << 63, length=8, invalidation=channel),
+        errno.EINVAL,
+        "addr=9223372036854775808: invalidation can only watch memory of this process",
+    ),
+    "nothing there": (
+        lambda host, channel: host.pd.reg_mr(addr=PAGE, length=8, invalidation=channel),
+        errno.EFAULT,
+        "no memory that can be watched is mapped there",
+    ),
+    "limit": (lambda _, channel: channel.read(-1), errno.EINVAL, "limit=-1: must be 0 to"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals(host: Host, channel: InvalidationChannel, case: str) -> None:
+    attempt, number, text = REFUSALS[case]
+    with pytest.raises(VerbsError) as refused:
+        attempt(host, channel)
+    assert refused.value.errno == number
+    assert text in str(refused.value)
+
+
+def test_what_is_no_channel(host: Host) -> None:
+    wrong: Any = 3
+    with pytest.raises(TypeError, match="invalidation must be InvalidationChannel, not int"):
+        host.pd.reg_mr(bytearray(8), invalidation=wrong)
+
+
+def test_a_closed_channel(host: Host, channel: InvalidationChannel) -> None:
+    channel.close()
+    with pytest.raises(VerbsError, match="invalidation_channel: is closed"):
+        channel.read()
+    with pytest.raises(VerbsError, match="invalidation: is closed"):
+        host.pd.reg_mr(bytearray(8), invalidation=channel)
+
+
+def test_a_shared_mapping_of_a_file_that_was_opened_read_only(
+    host: Host, channel: InvalidationChannel, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(PAGE))
+    with path.open("rb") as file:
+        at = libc.map_pages(1, flags=mmap.MAP_SHARED, fd=file.fileno(), prot=mmap.PROT_READ)
+    with pytest.raises(VerbsError, match="opened read-only") as refused:
+        host.pd.reg_mr(addr=at, length=PAGE, access=0, invalidation=channel)
+    assert refused.value.errno == errno.EACCES
+    libc.unmap(at, PAGE)
+
+
+def test_a_refused_registration_leaves_no_watch(host: Host, channel: InvalidationChannel) -> None:
+    with libc.pages(1) as at:
+        with pytest.raises(VerbsError, match="LOCAL_WRITE"):
+            host.pd.reg_mr(
+                addr=at, length=PAGE, access=hca.Access.REMOTE_WRITE, invalidation=channel
+            )
+        generation = channel.generation
+        libc.unmap(at, PAGE)
+        assert channel.generation == generation
+
+
+FORBIDDEN = """
+import ctypes, errno, struct
+import softhca
+from softhca.testing import open_simulated
+
+# A filter that answers userfaultfd(2), number 323, with EPERM, as sandboxes do.
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, 323), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]
+program = b"".join(struct.pack("HBBI", *line) for line in code)
+buffer = ctypes.create_string_buffer(program, len(program))
+header = struct.pack("H6xP", len(code), ctypes.addressof(buffer))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, header, 0, 0) == 0
+with open_simulated("10.0.0.1", seed=1) as device:
+    try:
+        device.create_invalidation_channel()
+    except softhca.VerbsError as error:
+        assert error.errno == errno.EOPNOTSUPP
+        print(error)
+"""
+
+
+def test_where_userfaultfd_is_forbidden_the_refusal_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORBIDDEN], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    for word in ("needs userfaultfd(2)", "seccomp", "invalidation: needs"):
+        assert word in done.stdout
