@@ -23,7 +23,8 @@ Adapter::State::State(AdapterConfig adapter_config)
       xrcds(config.limits.max_xrcd),
       cqs(config.limits.max_cq),
       srqs(config.limits.max_srq),
-      qps(random, config.limits.max_qp) {}
+      qps(random, config.limits.max_qp),
+      port_active(config.port_active) {}
 
 void Adapter::State::complete(CompletionQueue& cq, const Completion& completion) {
   Completion stamped = completion;

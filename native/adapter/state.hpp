@@ -66,7 +66,7 @@ struct Adapter::State final : Services {
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets.
   std::deque<AsyncEvent> events;    // Of armed completion queues.
   EventList async_events;
-  bool port_active = true;
+  bool port_active;
   bool failed = false;  // For good.
   std::vector<std::uint32_t> overflowed_cqs;
   std::map<std::array<std::uint8_t, 16>, std::vector<std::uint32_t>> multicast;

@@ -29,6 +29,8 @@ constexpr std::uint64_t kYieldAfterNs = 50'000;
 // do, but looks whether it shall stop.
 constexpr int kCallerRounds = 4;
 constexpr int kThreadRounds = 64;
+// A thread whose descriptors were closed under it cannot be woken any more.
+constexpr long kLookAgainNs = 10'000'000;
 
 DriverError system_error(const char* what, int error) {
   return {error, std::string(what) + ": " + std::strerror(error)};
@@ -81,6 +83,10 @@ DriverError Driver::start() {
                                      with_faults(std::make_unique<LoopbackLink>(), loopback_faults),
                                      std::move(capture), async_bell_, completion_events_);
   ready_fd_ = engine_->wire().ready_fd();
+  address_ = udp_->local();
+  address_condition_.link_up = guarded_->adapter.config().port_active;
+  // Without it the port stays as it is: no reason to do without the device.
+  static_cast<void>(address_monitor_.open());
   return start_thread();
 }
 
@@ -109,6 +115,10 @@ void Driver::close() {
   }
   // Never left again: whoever still calls finds the engine busy and goes away.
   while (!try_enter()) std::this_thread::yield();
+  if (descriptors_lost_) {
+    kick_.release();
+    timer_.lose();
+  }
   if (engine_) {
     engine_->round(false, true);
     engine_->close();
@@ -132,6 +142,7 @@ void Driver::abandon() {
   static_cast<void>(thread_.release());
   static_cast<void>(new std::shared_ptr<GuardedAdapter>(guarded_));
   kick_.reset();
+  address_monitor_.close();
   timer_.abandon();
   async_bell_.abandon();
   completion_events_.abandon();
@@ -203,6 +214,7 @@ Driver::Outcome Driver::progress(unsigned work, int max_rounds) {
     } while (more && ++rounds < max_rounds);
     ++rounds;
     timer_.arm(engine_->deadline_ns(), monotonic_ns());
+    if (engine_->wire().failure() != 0) wire_lost_.store(true);
     leave();
     if (more) return Outcome::MORE;
   }
@@ -265,6 +277,7 @@ bool Driver::caller_is_polling() const {
 }
 
 void Driver::run() {
+  heed_address();  // It may have changed before changes were told.
   std::uint64_t aside_ns = kMinAsideNs;
   while (!stopping_.load()) {
     if (caller_is_polling()) {
@@ -290,21 +303,63 @@ void Driver::run() {
 void Driver::step_aside(std::uint64_t wait_ns) {
   thread_state_.store(ThreadState::ASIDE);
   const timespec timeout{0, static_cast<long>(wait_ns)};
-  pollfd waited{kick_.get(), POLLIN, 0};
-  ppoll(&waited, 1, &timeout, nullptr);
+  pollfd waited[] = {{kick_.get(), POLLIN, 0}, {address_monitor_.fd(), POLLIN, 0}};
+  ppoll(waited, 2, &timeout, nullptr);
   thread_state_.store(ThreadState::RUNNING);
-  if (waited.revents != 0) clear_kick();
+  if (waited[0].revents != 0) clear_kick();
+  if (waited[1].revents != 0) heed_address();
 }
 
 void Driver::sleep_until_ready() {
+  if (descriptors_lost_) {
+    const timespec look_again{0, kLookAgainNs};
+    ppoll(nullptr, 0, &look_again, nullptr);
+    return;
+  }
   thread_state_.store(ThreadState::ASLEEP);
+  pollfd waited[] = {{kick_.get(), POLLIN, 0},
+                     {timer_.fd(), POLLIN, 0},
+                     {wire_lost_.load() ? -1 : ready_fd_, POLLIN, 0},
+                     {address_monitor_.fd(), POLLIN, 0}};
   // Work that was left before the state could be seen comes without a kick.
   if (!work_left_.load() && !stopping_.load()) {
-    pollfd waited[] = {{kick_.get(), POLLIN, 0}, {timer_.fd(), POLLIN, 0}, {ready_fd_, POLLIN, 0}};
-    ppoll(waited, 3, nullptr, nullptr);
+    ppoll(waited, 4, nullptr, nullptr);
     if (waited[0].revents != 0) clear_kick();
   }
   thread_state_.store(ThreadState::RUNNING);
+  if (waited[3].revents != 0) heed_address();
+  if (((waited[0].revents | waited[1].revents | waited[2].revents) & POLLNVAL) != 0) {
+    lose_descriptors();
+  }
+}
+
+// Somebody in this process has closed descriptors that are ours. Which of them are left cannot be
+// known, since numbers are used again: the device is lost.
+void Driver::lose_descriptors() {
+  descriptors_lost_ = true;
+  while (!try_enter()) std::this_thread::yield();
+  engine_->wire().lose(EBADF);
+  leave();
+  pump(kTransmit);
+}
+
+// Tells the adapter what has become of its address and of the interface that has it. Only changes
+// are told, since tests order the port up and down as well.
+void Driver::heed_address() {
+  if (address_monitor_.fd() < 0) return;
+  address_monitor_.clear();
+  const AddressCondition condition = condition_of(address_);
+  if (condition == address_condition_) return;
+  {
+    const std::lock_guard lock(guarded_->mutex);
+    Adapter& adapter = guarded_->adapter;
+    if (condition.link_up != address_condition_.link_up) adapter.set_port_active(condition.link_up);
+    if (condition.present != address_condition_.present) {
+      static_cast<void>(adapter.set_gid(0, condition.present ? address_.gid : Gid{}));
+    }
+  }
+  address_condition_ = condition;
+  pump(kTransmit);
 }
 
 void Driver::kick() { eventfd_write(kick_.get(), 1); }

@@ -17,6 +17,7 @@
 #include "driver/event_bell.hpp"
 #include "driver/event_queue.hpp"
 #include "driver/guarded_adapter.hpp"
+#include "link/address_monitor.hpp"
 #include "link/fault_link.hpp"
 #include "link/file_descriptor.hpp"
 #include "link/udp_link.hpp"
@@ -110,6 +111,8 @@ class Driver {
   bool caller_is_polling() const;
   void step_aside(std::uint64_t wait_ns);
   void sleep_until_ready();
+  void heed_address();
+  void lose_descriptors();
   void kick();
   void clear_kick();
 
@@ -137,6 +140,11 @@ class Driver {
   std::atomic<std::uint64_t> polling_since_ns_{
       0};              // First poll of a row that found nothing; 0: none.
   int ready_fd_ = -1;  // Of the wire; it never changes while the thread runs.
+  std::atomic<bool> wire_lost_{false};
+  bool descriptors_lost_ = false;  // The thread's own as well. Its alone, until it has ended.
+  AddressMonitor address_monitor_;
+  LocalAddress address_;
+  AddressCondition address_condition_;  // As the adapter knows it.
   FileDescriptor kick_;
   std::unique_ptr<std::thread> thread_;
 };

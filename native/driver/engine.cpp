@@ -54,7 +54,9 @@ bool Engine::round(bool receive, bool transmit) {
   const bool released = keep_promises(now_ns);
   const bool arrived = fetch(receive || released);
   // A poll that finds nothing new leaves the adapter, and its lock, alone.
-  if (!arrived && !transmit && now_ns < adapter_deadline_ns_ && !wire_->blocked()) return false;
+  const bool lost = wire_->failure() != 0 && !told_lost_;
+  if (!arrived && !transmit && !lost && now_ns < adapter_deadline_ns_ && !wire_->blocked())
+    return false;
   const bool was_stuck = to_wire_.taken < to_wire_.count;
   run_adapter(now_ns);
   capture_incoming(from_wire_);
@@ -62,6 +64,7 @@ bool Engine::round(bool receive, bool transmit) {
   for (std::size_t i = 0; i < filled_count_; ++i) capture_outgoing(filled_[i]);
   hand_over();
   note_promises(now_ns);
+  if (wire_->failure() != 0 && !told_lost_) return true;
   if (to_loopback_.count > 0 || from_wire_.count == kLinkBatch) return true;
   return (was_stuck || filled_count_ == kLinkBatch) && !wire_->blocked();
 }
@@ -97,6 +100,10 @@ bool Engine::keep_promises(std::uint64_t now_ns) {
 void Engine::run_adapter(std::uint64_t now_ns) {
   const std::lock_guard lock(guarded_->mutex);
   Adapter& adapter = guarded_->adapter;
+  if (wire_->failure() != 0 && !told_lost_) {
+    told_lost_ = true;
+    adapter.fail_device();
+  }
   deliver(adapter, from_wire_, now_ns);
   deliver(adapter, from_loopback_, now_ns);
   if (adapter.next_deadline_ns() <= now_ns) adapter.advance(now_ns);

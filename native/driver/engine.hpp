@@ -77,6 +77,7 @@ class Engine {
   std::vector<OutgoingPacket> filled_;  // This round's, for the capture.
   std::size_t filled_count_ = 0;
   std::unique_ptr<std::uint8_t[]> buffers_;
+  bool told_lost_ = false;                 // The adapter knows that the wire is lost.
   std::uint64_t adapter_deadline_ns_ = 0;  // 0: the first round asks.
   std::uint64_t held_since_ns_ = kNever;   // A link holds datagrams back since then.
   std::uint64_t dirty_since_ns_ = kNever;  // The capture has unwritten packets since then.

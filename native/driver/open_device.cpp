@@ -43,6 +43,7 @@ AdapterConfig adapter_config(const UdpLink& link) {
   const Gid& gid = link.local().gid;
   config.node_guid = guid_of(gid);
   config.gids = {gid};
+  config.port_active = condition_of(link.local()).link_up;
   config.udp_source_ports = link.source_ports();
   config.active_mtu = path_mtu_code(link.local().mtu_bytes, gid.is_ipv4());
   return config;

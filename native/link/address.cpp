@@ -4,6 +4,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netpacket/packet.h>
 #include <sys/ioctl.h>
 
 #include <algorithm>
@@ -166,6 +167,31 @@ LinkError resolve_local_address(const std::string& text, LocalAddress& local) {
   }
   return {EADDRNOTAVAIL,
           text + " is not an address of this machine; it has " + list_of_addresses(interfaces)};
+}
+
+AddressCondition condition_of(const LocalAddress& local) {
+  const auto carries = [](unsigned flags) {
+    return (flags & IFF_UP) != 0 && (flags & IFF_RUNNING) != 0;
+  };
+  const Interfaces interfaces = list_interfaces();
+  if (!interfaces) return {};
+  AddressCondition condition{false, false};
+  for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
+    // Every interface is listed by its link-layer address, whether it has others or not.
+    if (entry->ifa_addr != nullptr && entry->ifa_addr->sa_family == AF_PACKET) {
+      const auto* link = reinterpret_cast<const sockaddr_ll*>(entry->ifa_addr);
+      const bool ours = static_cast<unsigned>(link->sll_ifindex) == local.interface_index;
+      if (ours && !condition.present) condition.link_up = carries(entry->ifa_flags);
+      continue;
+    }
+    // The same link-local address may be on several interfaces; any other may have moved.
+    if (!covers(*entry, local.gid)) continue;
+    if (is_link_local(local.gid) && if_nametoindex(entry->ifa_name) != local.interface_index) {
+      continue;
+    }
+    condition = {true, carries(entry->ifa_flags)};
+  }
+  return condition;
 }
 
 Gid random_loopback_address(Random& random) {

@@ -19,6 +19,14 @@ struct LocalAddress {
   std::uint32_t mtu_bytes = 1500;  // IP MTU of the interface.
 };
 
+// What has become of an address since it was resolved.
+struct AddressCondition {
+  bool present = true;  // The machine still has the address.
+  bool link_up = true;  // Its interface is up and has a carrier.
+
+  friend bool operator==(const AddressCondition&, const AddressCondition&) = default;
+};
+
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t length = 0;
@@ -41,6 +49,9 @@ SocketAddress socket_address(const Gid& gid, std::uint16_t port, unsigned scope)
 // ENODEV: no such interface and not an address. EADDRNOTAVAIL: an interface without an address, or
 // an address that this machine does not have.
 LinkError resolve_local_address(const std::string& text, LocalAddress& local);
+
+// Where the interfaces cannot be listed, what was is taken to be still so.
+AddressCondition condition_of(const LocalAddress& local);
 
 // A pseudo-random 127.x.y.z that is neither 127.0.0.1's network nor a broadcast address. Whether it
 // is free shows when it is bound.

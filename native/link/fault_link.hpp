@@ -83,6 +83,8 @@ class FaultLink final : public Link {
     return sending_.holding() || receiving_.holding() || inner_->holding();
   }
   void release() override;
+  int failure() const override { return inner_->failure(); }
+  void lose(int error) override { inner_->lose(error); }
   LinkError join_group(const Gid& group) override { return inner_->join_group(group); }
   LinkError leave_group(const Gid& group) override { return inner_->leave_group(group); }
   void abandon() override { inner_->abandon(); }

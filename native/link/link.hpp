@@ -59,6 +59,11 @@ class Link {
   virtual bool holding() const { return false; }
   virtual void release() {}
 
+  // errno, once the link is lost for good and moves nothing any more; 0 while it is not.
+  virtual int failure() const { return 0; }
+  // Makes it so: a descriptor of the link turned out to be somebody else's.
+  virtual void lose(int) {}
+
   // Multicast membership; each join is undone by one leave.
   virtual LinkError join_group(const Gid& group) = 0;
   virtual LinkError leave_group(const Gid& group) = 0;

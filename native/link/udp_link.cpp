@@ -141,6 +141,7 @@ bool UdpLink::sendable(const Route& route) const {
 }
 
 std::size_t UdpLink::send(std::span<const Datagram> datagrams) {
+  if (failure_ != 0) return datagrams.size();
   std::size_t taken = 0;
   while (taken < datagrams.size()) {
     const Route& first = datagrams[taken].route;
@@ -157,6 +158,7 @@ std::size_t UdpLink::send(std::span<const Datagram> datagrams) {
     }
     const int fd = socket_of(first.udp_source_port);
     const std::size_t sent = send_run(fd, datagrams.subspan(taken, end - taken));
+    if (failure_ != 0) return datagrams.size();
     taken += sent;
     if (taken < end) {
       ++counters_.send_blocked;
@@ -166,6 +168,24 @@ std::size_t UdpLink::send(std::span<const Datagram> datagrams) {
   }
   block_on(-1);
   return taken;
+}
+
+// Networks come back, sockets do not: what ends a link is a descriptor that is no socket of ours
+// any more, because somebody in the process closed it.
+bool UdpLink::is_fatal(int error) {
+  if (error != EBADF && error != ENOTSOCK) return false;
+  lose(error);
+  return true;
+}
+
+// The numbers may be other files' by now: none is touched again, not even to close it.
+void UdpLink::lose(int error) {
+  failure_ = error;
+  blocked_socket_ = -1;
+  readiness_.release();
+  receive_socket_.release();
+  for (Group& group : groups_) group.socket.release();
+  for (FileDescriptor& socket : send_sockets_) socket.release();
 }
 
 // Stops short only if the socket's buffer is full.
@@ -192,6 +212,7 @@ std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
       }
       continue;
     }
+    if (is_fatal(errno)) return run.size();
     // What is left concerns the datagram, or an earlier one (ECONNREFUSED): the network lost it.
     ++counters_.send_refused;
     ++taken;
@@ -200,6 +221,7 @@ std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
 }
 
 std::size_t UdpLink::receive(std::span<Datagram> datagrams) {
+  if (failure_ != 0) return 0;
   const std::size_t room = std::min(datagrams.size(), kLinkBatch);
   std::size_t count = receive_from(receive_socket_.get(), 0, datagrams.first(room));
   for (const Group& group : groups_) {
@@ -217,6 +239,7 @@ std::size_t UdpLink::receive_from(int fd, std::size_t offset, std::span<Datagram
     arrived = recvmmsg(fd, receive_batch_->message(offset), static_cast<unsigned>(datagrams.size()),
                        MSG_DONTWAIT, nullptr);
   } while (arrived < 0 && errno == EINTR);
+  if (arrived < 0 && is_fatal(errno)) return 0;
   // Any other error tells of an earlier datagram's fate, which the transport finds out by itself.
   if (arrived <= 0) return 0;
   for (std::size_t i = 0; i < static_cast<std::size_t>(arrived); ++i) {

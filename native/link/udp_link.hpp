@@ -50,6 +50,8 @@ class UdpLink final : public Link {
   std::size_t receive(std::span<Datagram> datagrams) override;
   int ready_fd() const override { return readiness_.get(); }
   bool blocked() const override { return blocked_socket_ >= 0; }
+  int failure() const override { return failure_; }
+  void lose(int error) override;
   LinkError join_group(const Gid& group) override;
   LinkError leave_group(const Gid& group) override;
   void abandon() override;
@@ -70,6 +72,7 @@ class UdpLink final : public Link {
   void block_on(int fd);
   bool sendable(const Route& route) const;
   std::size_t receive_from(int fd, std::size_t offset, std::span<Datagram> datagrams);
+  bool is_fatal(int error);
   std::size_t send_run(int fd, std::span<const Datagram> run);
   int socket_of(std::uint16_t source_port) const;
 
@@ -80,7 +83,8 @@ class UdpLink final : public Link {
   std::vector<std::uint16_t> source_ports_;
   std::vector<FileDescriptor> send_sockets_;  // Parallel to source_ports_.
   int blocked_socket_ = -1;                   // Sending socket whose buffer is full.
-  bool flow_labels_ = true;                   // The kernel lets us choose flow labels.
+  int failure_ = 0;
+  bool flow_labels_ = true;  // The kernel lets us choose flow labels.
   UdpCounters counters_;
   std::unique_ptr<ReceiveBatch> receive_batch_;
   std::unique_ptr<SendBatch> send_batch_;

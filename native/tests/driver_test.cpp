@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -286,6 +288,46 @@ TEST("driver: the path MTU leaves room for every header") {
   CHECK_EQ(path_mtu_code(1500, false), 3);
   CHECK_EQ(path_mtu_code(576, true), 1);
   CHECK_EQ(path_mtu_code(68, true), 1);
+}
+
+// The descriptors of this process that lead to what `prefix` says, such as "socket:".
+std::vector<int> open_descriptors(const std::string& prefix) {
+  std::vector<int> found;
+  for (int fd = 0; fd < 1024; ++fd) {
+    char target[64] = "";
+    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    if (readlink(link.c_str(), target, sizeof target - 1) < 0) continue;
+    if (std::string(target).starts_with(prefix)) found.push_back(fd);
+  }
+  return found;
+}
+
+// Opens a device, closes its descriptors of a kind under it, and waits for it to say so.
+void lose_descriptors(const std::string& prefix) {
+  const std::vector<int> before = open_descriptors(prefix);
+  DriverPair pair;
+  std::vector<int> lost;
+  for (const int fd : open_descriptors(prefix)) {
+    if (std::find(before.begin(), before.end(), fd) == before.end()) lost.push_back(fd);
+  }
+  CHECK(!lost.empty());
+  for (const int fd : lost) close(fd);
+  Bytes bytes(64), target(64);
+  const SendWr write = rdma(WrOpcode::RDMA_WRITE, bytes, pair.a.reg(bytes), target, {});
+  CHECK(pair.a.send(pair.qp_a, write).ok());
+  CHECK_EQ(pair.a.wait().status, WcStatus::WR_FLUSH_ERR);
+  CHECK(wait_readable(pair.a.driver().event_fd()));
+  AsyncEvent event;
+  CHECK(pair.a.driver().next_event(event).value);
+  CHECK(event.type == EventType::DEVICE_FATAL);
+}
+
+TEST("driver: a device whose sockets were closed under it has failed, and says so") {
+  lose_descriptors("socket:");
+}
+
+TEST("driver: a device whose epoll set was closed under it has failed, and says so") {
+  lose_descriptors("anon_inode:[eventpoll]");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <cerrno>
 
 #include "link/address.hpp"
+#include "link/address_monitor.hpp"
 #include "tests/check.hpp"
 
 namespace softhca {
@@ -63,6 +64,25 @@ TEST("link address: random loopback addresses are usable ones") {
     CHECK(gid.ipv4()[1] >= 1 && gid.ipv4()[1] <= 254);
     CHECK(gid.ipv4()[3] >= 1 && gid.ipv4()[3] <= 254);
   }
+}
+
+TEST("address: its condition is the machine's and its interface's") {
+  LocalAddress local;
+  CHECK(resolve_local_address("127.0.0.1", local).ok());
+  CHECK(condition_of(local) == AddressCondition{});
+  CHECK(parse_gid("127.44.33.22", local.gid));
+  CHECK(condition_of(local) == AddressCondition{});
+  CHECK(parse_gid("192.0.2.77", local.gid));  // Nobody's: it is set aside for documents.
+  CHECK(condition_of(local) == (AddressCondition{false, true}));
+  local.interface_index = 0x7ffffff0;
+  CHECK(condition_of(local) == (AddressCondition{false, false}));
+}
+
+TEST("address: a monitor that hears nothing is silent") {
+  AddressMonitor monitor;
+  if (const int error = monitor.open(); error != 0) return;  // A sandbox.
+  monitor.clear();
+  CHECK(monitor.fd() >= 0);
 }
 
 }  // namespace
