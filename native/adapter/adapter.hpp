@@ -59,7 +59,7 @@ struct AdapterConfig {
   std::uint8_t active_mtu = 5;                  // Mtu code of the port.
   IcrcLevel icrc_level = IcrcLevel::SOLVE;
   std::vector<std::uint16_t> pkeys = {0xffff};
-  bool port_active = true;   // The port's link, to begin with.
+  bool port_active = true;  // The port's link, to begin with.
   bool retry_early = true;  // Probe for lost tails before the ACK timer runs out.
   bool windows_2a = false;  // Type 2 windows are 2A instead of 2B.
   Limits limits;
