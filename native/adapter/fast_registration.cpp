@@ -19,6 +19,9 @@ Result<MrInfo> Adapter::rereg_mr(std::uint32_t mr, std::uint32_t flags,
     return refuse(EOPNOTSUPP, "flags", flags,
                   "a region with notices keeps its memory: register the other memory anew");
   }
+  if ((flags & kReregTranslation) != 0 && slot->region.watched) {
+    return refuse(EINVAL, "mr", mr, "raises notices of its memory: register the other one anew");
+  }
   RegionRequest request = slot->region;
   if ((flags & kReregTranslation) != 0) {
     request.address = wanted.address;

@@ -141,7 +141,8 @@ Status Adapter::destroy_qp(std::uint32_t qpn) {
 Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
                                         std::uint32_t mask) const {
   constexpr std::uint32_t kQpAccess = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead |
-                                      kAccessRemoteAtomic | kAccessMwBind | kAccessOptionalRange;
+                                      kAccessRemoteAtomic | kAccessMwBind | kAccessFlushGlobal |
+                                      kAccessOptionalRange;
   const struct {
     std::uint32_t bit;
     const char* name;

@@ -48,15 +48,12 @@ const char* opcode_name(std::uint8_t opcode) {
 
 // Names of the extended headers, in the order of the wire.
 nb::list header_names(std::uint8_t opcode) {
-  constexpr std::pair<std::uint32_t, const char*> kHeaders[] = {{kHasDeth, "DETH"},
-                                                                {kHasXrcEth, "XRCETH"},
-                                                                {kHasFeth, "FETH"},
-                                                                {kHasReth, "RETH"},
-                                                                {kHasAtomicEth, "AtomicETH"},
-                                                                {kHasAeth, "AETH"},
-                                                                {kHasAtomicAckEth, "AtomicAckETH"},
-                                                                {kHasImmDt, "ImmDt"},
-                                                                {kHasIeth, "IETH"}};
+  constexpr std::pair<std::uint32_t, const char*> kHeaders[] = {
+      {kHasDeth, "DETH"},           {kHasXrcEth, "XRCETH"},
+      {kHasFeth, "FETH"},           {kHasReth, "RETH"},
+      {kHasAtomicEth, "AtomicETH"}, {kHasMaskEth, "MaskETH"},
+      {kHasAeth, "AETH"},           {kHasAtomicAckEth, "AtomicAckETH"},
+      {kHasImmDt, "ImmDt"},         {kHasIeth, "IETH"}};
   nb::list out;
   for (const auto& [flag, name] : kHeaders) {
     if (opcode_info(opcode).has(flag)) out.append(name);
@@ -104,6 +101,8 @@ void bind_packet(nb::module_& module) {
       FIELD("atomic_rkey", atomic.rkey)
       FIELD("swap_add", atomic.swap_add)
       FIELD("compare", atomic.compare)
+      FIELD("compare_mask", atomic.compare_mask)
+      FIELD("swap_mask", atomic.swap_mask)
       FIELD("placement_type", feth.placement_type)
       FIELD("selectivity", feth.selectivity)
       FIELD("atomic_original", atomic_original)

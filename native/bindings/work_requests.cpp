@@ -20,6 +20,14 @@ std::vector<Sge> sges_of(const std::vector<SgeTuple>& tuples) {
 using MemoryTuple = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t,
                                std::uint64_t, std::uint32_t>;
 
+// Bytes, placement type, selectivity.
+using FlushTuple = std::tuple<std::uint32_t, std::uint8_t, std::uint8_t>;
+
+FlushWork flush_work(const FlushTuple& tuple) {
+  const auto& [length, placement_type, selectivity] = tuple;
+  return {length, placement_type, selectivity};
+}
+
 MemoryWork memory_work(const MemoryTuple& tuple) {
   const auto& [object, key, lkey, address, length, access] = tuple;
   return {object, key, MwType::TYPE_2, {lkey, address, length, access}};
@@ -33,7 +41,8 @@ void bind_send_wr(nb::module_& module) {
              std::uint32_t send_flags, std::uint32_t immediate, std::uint32_t invalidate_rkey,
              std::uint64_t remote_address, std::uint32_t rkey, std::uint64_t compare_add,
              std::uint64_t swap, std::uint32_t ah, std::uint32_t remote_qpn,
-             std::uint32_t remote_qkey, std::uint32_t xrc_srqn, const MemoryTuple& memory) {
+             std::uint32_t remote_qkey, std::uint32_t xrc_srqn, const MemoryTuple& memory,
+             std::uint64_t compare_mask, std::uint64_t swap_mask, const FlushTuple& flush) {
             new (self) SendWr{.wr_id = wr_id,
                               .opcode = opcode,
                               .send_flags = send_flags,
@@ -43,6 +52,9 @@ void bind_send_wr(nb::module_& module) {
                               .rkey = rkey,
                               .compare_add = compare_add,
                               .swap = swap,
+                              .compare_mask = compare_mask,
+                              .swap_mask = swap_mask,
+                              .flush = flush_work(flush),
                               .ah = ah,
                               .remote_qpn = remote_qpn,
                               .remote_qkey = remote_qkey,
@@ -54,7 +66,8 @@ void bind_send_wr(nb::module_& module) {
           nb::arg("send_flags") = 0, nb::arg("immediate") = 0, nb::arg("invalidate_rkey") = 0,
           nb::arg("remote_address") = 0, nb::arg("rkey") = 0, nb::arg("compare_add") = 0,
           nb::arg("swap") = 0, nb::arg("ah") = 0, nb::arg("remote_qpn") = 0,
-          nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0, nb::arg("memory") = MemoryTuple())
+          nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0, nb::arg("memory") = MemoryTuple(),
+          nb::arg("compare_mask") = 0, nb::arg("swap_mask") = 0, nb::arg("flush") = FlushTuple())
       .def_ro("wr_id", &SendWr::wr_id)
       .def_ro("opcode", &SendWr::opcode)
       .def_prop_ro("send_flags",

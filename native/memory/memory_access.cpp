@@ -171,8 +171,9 @@ AccessFault MemoryTable::write_remote(const Accessor& who, std::uint32_t rkey,
 
 template <class Exchange>
 AccessFault MemoryTable::exchange_remote(const Accessor& who, std::uint32_t rkey,
-                                         std::uint64_t address, Exchange exchange) {
-  AccessFault fault = check_remote(who, rkey, address, 8, kAccessRemoteAtomic);
+                                         std::uint64_t address, std::uint32_t access,
+                                         Exchange exchange) {
+  AccessFault fault = check_remote(who, rkey, address, 8, access);
   if (!fault.ok()) {
     return fault;
   }
@@ -190,16 +191,73 @@ AccessFault MemoryTable::exchange_remote(const Accessor& who, std::uint32_t rkey
 
 AccessFault MemoryTable::fetch_add(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                                    std::uint64_t addend, std::uint64_t& original) {
-  return exchange_remote(who, rkey, address,
+  return exchange_remote(who, rkey, address, kAccessRemoteAtomic,
                          [&](std::uint64_t at) { return space_.fetch_add(at, addend, original); });
 }
 
 AccessFault MemoryTable::compare_swap(const Accessor& who, std::uint32_t rkey,
                                       std::uint64_t address, std::uint64_t compare,
                                       std::uint64_t swap, std::uint64_t& original) {
-  return exchange_remote(who, rkey, address, [&](std::uint64_t at) {
+  return exchange_remote(who, rkey, address, kAccessRemoteAtomic, [&](std::uint64_t at) {
     return space_.compare_swap(at, compare, swap, original);
   });
+}
+
+// Reads, computes, and exchanges if nobody changed the word meanwhile; else once more.
+template <class Change>
+AccessFault MemoryTable::change_word(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                                     std::uint32_t access, Change change, std::uint64_t& original) {
+  return exchange_remote(who, rkey, address, access, [&](std::uint64_t at) {
+    // Comparing with anything tells what is there.
+    std::uint64_t expected = 0;
+    if (!space_.compare_swap(at, 0, 0, expected)) {
+      return false;
+    }
+    while (space_.compare_swap(at, expected, change(expected), original)) {
+      if (original == expected) {
+        return true;
+      }
+      expected = original;
+    }
+    return false;
+  });
+}
+
+AccessFault MemoryTable::masked_compare_swap(const Accessor& who, std::uint32_t rkey,
+                                             std::uint64_t address, const MaskedSwap& work,
+                                             std::uint64_t& original) {
+  const auto change = [&](std::uint64_t word) {
+    const bool equal = ((word ^ work.compare) & work.compare_mask) == 0;
+    return equal ? (word & ~work.swap_mask) | (work.swap & work.swap_mask) : word;
+  };
+  return change_word(who, rkey, address, kAccessRemoteAtomic, change, original);
+}
+
+AccessFault MemoryTable::masked_fetch_add(const Accessor& who, std::uint32_t rkey,
+                                          std::uint64_t address, std::uint64_t addend,
+                                          std::uint64_t boundary, std::uint64_t& original) {
+  // The last bit of a field takes the carry of the bits below it and gives none to those above.
+  const auto change = [=](std::uint64_t word) {
+    return ((word & ~boundary) + (addend & ~boundary)) ^ ((word ^ addend) & boundary);
+  };
+  return change_word(who, rkey, address, kAccessRemoteAtomic, change, original);
+}
+
+AccessFault MemoryTable::atomic_write(const Accessor& who, std::uint32_t rkey,
+                                      std::uint64_t address, std::uint64_t value) {
+  std::uint64_t original = 0;
+  return change_word(
+      who, rkey, address, kAccessRemoteWrite, [=](std::uint64_t) { return value; }, original);
+}
+
+AccessFault MemoryTable::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                                     std::uint64_t length, bool whole, std::uint32_t access) const {
+  const KeySlot* slot = slot_of(rkey);
+  if (whole && slot != nullptr) {
+    address = slot->region.iova;
+    length = 0;
+  }
+  return check_remote(who, rkey, address, length, access);
 }
 
 }  // namespace softhca

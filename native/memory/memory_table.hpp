@@ -49,6 +49,14 @@ struct FastMapping {
   bool writable = true;
 };
 
+// Operands of a compare and swap under masks.
+struct MaskedSwap {
+  std::uint64_t compare = 0;
+  std::uint64_t compare_mask = 0;
+  std::uint64_t swap = 0;
+  std::uint64_t swap_mask = 0;
+};
+
 // How much of the table each kind of object may take.
 struct MemoryLimits {
   std::uint32_t max_regions = 0;
@@ -124,6 +132,19 @@ class MemoryTable {
   AccessFault compare_swap(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                            std::uint64_t compare, std::uint64_t swap, std::uint64_t& original);
 
+  // Compares and swaps under masks; adds without carrying over the bits of `boundary`.
+  AccessFault masked_compare_swap(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                                  const MaskedSwap& work, std::uint64_t& original);
+  AccessFault masked_fetch_add(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                               std::uint64_t addend, std::uint64_t boundary,
+                               std::uint64_t& original);
+  // Eight bytes at once, as memory holds them.
+  AccessFault atomic_write(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                           std::uint64_t value);
+  // The right to flush: of a range, or of whatever the key covers.
+  AccessFault check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                          std::uint64_t length, bool whole, std::uint32_t access) const;
+
   // Reads this process's memory without any key, for inline data. False if it is not there.
   bool read_inline(std::uint64_t address, ByteSpan out) { return space_.copy_in(address, out); }
 
@@ -150,10 +171,14 @@ class MemoryTable {
   template <class Move>
   bool for_each_run(std::uint32_t key, std::uint64_t address, std::uint64_t length,
                     Move move) const;
-  // Checks an atomic and runs `exchange(place)` on its eight bytes.
+  // Checks an access to a word and runs `exchange(place)` on its eight bytes.
   template <class Exchange>
   AccessFault exchange_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
-                              Exchange exchange);
+                              std::uint32_t access, Exchange exchange);
+  // Replaces the word by `change(word)`.
+  template <class Change>
+  AccessFault change_word(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                          std::uint32_t access, Change change, std::uint64_t& original);
   template <class Move>
   AccessFault walk(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                    std::uint64_t length, std::uint32_t access, Move move);

@@ -22,6 +22,9 @@ struct SendWqe {
   std::uint64_t remote_address = 0;
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
+  std::uint64_t compare_mask = 0;
+  std::uint64_t swap_mask = 0;
+  FlushWork flush;
   WrOpcode opcode = WrOpcode::SEND;
   std::uint8_t send_flags = 0;
   std::uint16_t sge_count = 0;
@@ -44,7 +47,19 @@ struct SendWqe {
   bool solicited() const { return (send_flags & kSendSolicited) != 0; }
   bool is_inline() const { return (send_flags & kSendInline) != 0; }
   bool is_atomic() const {
-    return opcode == WrOpcode::ATOMIC_CMP_AND_SWP || opcode == WrOpcode::ATOMIC_FETCH_AND_ADD;
+    return swaps() || opcode == WrOpcode::ATOMIC_FETCH_AND_ADD ||
+           opcode == WrOpcode::MASKED_ATOMIC_FETCH_AND_ADD;
+  }
+  bool swaps() const {
+    return opcode == WrOpcode::ATOMIC_CMP_AND_SWP || opcode == WrOpcode::MASKED_ATOMIC_CMP_AND_SWP;
+  }
+  bool is_masked() const {
+    return opcode == WrOpcode::MASKED_ATOMIC_CMP_AND_SWP ||
+           opcode == WrOpcode::MASKED_ATOMIC_FETCH_AND_ADD;
+  }
+  // Answered by a READ response without bytes (Annex A19).
+  bool is_confirmed() const {
+    return opcode == WrOpcode::FLUSH || opcode == WrOpcode::ATOMIC_WRITE;
   }
   // Works on keys of this adapter, and sends nothing.
   bool is_local() const {
@@ -53,7 +68,7 @@ struct SendWqe {
   }
   bool is_read() const { return opcode == WrOpcode::RDMA_READ; }
   // Takes a response of its own, and one of the peer's READ and atomic resources.
-  bool is_answered() const { return is_read() || is_atomic(); }
+  bool is_answered() const { return is_read() || is_atomic() || is_confirmed(); }
   bool is_write() const {
     return opcode == WrOpcode::RDMA_WRITE || opcode == WrOpcode::RDMA_WRITE_WITH_IMM;
   }

@@ -18,6 +18,13 @@ struct MemoryWork {
   BindInfo bind;  // REG_MR: only the access flags.
 };
 
+// What FLUSH is about (Annex A19).
+struct FlushWork {
+  std::uint32_t length = 0;
+  std::uint8_t placement_type = 0;  // 1 global visibility, 2 persistence (bits).
+  std::uint8_t selectivity = 0;     // 0 range, 1 whole region.
+};
+
 // ibv_send_wr without its pointers. Reusable: posting copies it.
 struct SendWr {
   std::uint64_t wr_id = 0;
@@ -29,6 +36,9 @@ struct SendWr {
   std::uint32_t rkey = 0;
   std::uint64_t compare_add = 0;  // CMP_SWAP: compare; FETCH_ADD: the addend.
   std::uint64_t swap = 0;
+  std::uint64_t compare_mask = 0;  // Masked FETCH_ADD: the last bit of each field.
+  std::uint64_t swap_mask = 0;
+  FlushWork flush;
   std::uint32_t ah = 0;  // UD: address handle number.
   std::uint32_t remote_qpn = 0;
   std::uint32_t remote_qkey = 0;  // Most significant bit set: use the QP's own.

@@ -86,7 +86,15 @@ TEST("opcode: every transport has the operations of table 35, with their header 
   CHECK_EQ(header_bytes_of(0x65), 12 + 8 + 4);
   CHECK_EQ(name_of(0x81), "CNP");
   CHECK_EQ(header_bytes_of(0x81), 12);
-  expected.insert({0x64, 0x65, 0x81});
+  // Ours, in the range of the manufacturers.
+  CHECK_EQ(name_of(0xd3), "RC_MASKED_COMPARE_SWAP");
+  CHECK_EQ(header_bytes_of(0xd3), 12 + 28 + 16);
+  CHECK_EQ(name_of(0xd4), "RC_MASKED_FETCH_ADD");
+  CHECK_EQ(header_bytes_of(0xd4), 12 + 28);
+  CHECK_EQ(name_of(0xf3), "XRC_MASKED_COMPARE_SWAP");
+  CHECK_EQ(header_bytes_of(0xf3), 12 + 4 + 28 + 16);
+  CHECK_EQ(name_of(0xf4), "XRC_MASKED_FETCH_ADD");
+  expected.insert({0x64, 0x65, 0x81, 0xd3, 0xd4, 0xf3, 0xf4});
 
   for (unsigned opcode = 0; opcode < 256; ++opcode) {
     CHECK_EQ(has(opcode, kKnown), expected.contains(opcode));

@@ -166,6 +166,15 @@ void Requester::on_read_response(const Packet& packet) {
     fail(index, WcStatus::BAD_RESP_ERR, {Reason::BAD_RESPONSE, wqe.rkey, 0, packet.payload.size()},
          true);
   };
+  if (wqe.is_confirmed()) {
+    if (!packet.info->has(kOnly) || !packet.payload.empty() ||
+        syndrome_kind(packet.aeth.syndrome) != SyndromeKind::ACK) {
+      bad_response();
+      return;
+    }
+    progress(psn_add(psn, 1));
+    return;
+  }
   if (!wqe.is_read()) {
     bad_response();
     return;

@@ -8,18 +8,20 @@
 namespace softhca {
 namespace {
 
-bool is_local(WrOpcode opcode) {
-  return opcode == WrOpcode::LOCAL_INV || opcode == WrOpcode::BIND_MW || opcode == WrOpcode::REG_MR;
+bool moves_nothing(WrOpcode opcode) {
+  return opcode == WrOpcode::FLUSH || opcode == WrOpcode::LOCAL_INV ||
+         opcode == WrOpcode::BIND_MW || opcode == WrOpcode::REG_MR;
 }
 
 bool known_opcode(WrOpcode opcode) {
-  return opcode <= WrOpcode::SEND_WITH_INV || opcode == WrOpcode::REG_MR;
+  return opcode <= WrOpcode::SEND_WITH_INV || opcode == WrOpcode::REG_MR ||
+         (opcode >= WrOpcode::MASKED_ATOMIC_CMP_AND_SWP && opcode <= WrOpcode::ATOMIC_WRITE);
 }
 
 bool may_be_inline(WrOpcode opcode) {
   return opcode == WrOpcode::SEND || opcode == WrOpcode::SEND_WITH_IMM ||
          opcode == WrOpcode::SEND_WITH_INV || opcode == WrOpcode::RDMA_WRITE ||
-         opcode == WrOpcode::RDMA_WRITE_WITH_IMM;
+         opcode == WrOpcode::RDMA_WRITE_WITH_IMM || opcode == WrOpcode::ATOMIC_WRITE;
 }
 
 }  // namespace
@@ -46,7 +48,7 @@ Status QueuePair::check_request(const SendWr& wr, std::uint64_t& length) const {
   if (wr.sges.size() > init.cap.max_send_sge) {
     return refuse(EINVAL, "num_sge", wr.sges.size(), "is above the queue pair's max_send_sge");
   }
-  if (is_local(wr.opcode) && !wr.sges.empty()) {
+  if (moves_nothing(wr.opcode) && !wr.sges.empty()) {
     return refuse(EINVAL, "num_sge", wr.sges.size(), "must be 0: the work request moves no bytes");
   }
   length = 0;
@@ -90,6 +92,9 @@ Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok) {
   wqe.rkey = wr.rkey;
   wqe.compare_add = wr.compare_add;
   wqe.swap = wr.swap;
+  wqe.compare_mask = wr.compare_mask;
+  wqe.swap_mask = wr.swap_mask;
+  wqe.flush = wr.flush;
   wqe.remote_qpn = wr.remote_qpn;
   wqe.remote_qkey = wr.remote_qkey;
   wqe.xrc_srqn = wr.xrc_srqn;

@@ -16,6 +16,14 @@ WcOpcode completion_opcode(WrOpcode opcode) {
       return WcOpcode::COMP_SWAP;
     case WrOpcode::ATOMIC_FETCH_AND_ADD:
       return WcOpcode::FETCH_ADD;
+    case WrOpcode::MASKED_ATOMIC_CMP_AND_SWP:
+      return WcOpcode::MASKED_COMP_SWAP;
+    case WrOpcode::MASKED_ATOMIC_FETCH_AND_ADD:
+      return WcOpcode::MASKED_FETCH_ADD;
+    case WrOpcode::FLUSH:
+      return WcOpcode::FLUSH;
+    case WrOpcode::ATOMIC_WRITE:
+      return WcOpcode::ATOMIC_WRITE;
     case WrOpcode::LOCAL_INV:
       return WcOpcode::LOCAL_INV;
     case WrOpcode::BIND_MW:
@@ -78,7 +86,7 @@ bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t dat
   };
   count(&Counters::rcvd_pkts);
   count(&Counters::rcvd_bytes, datagram_bytes);
-  if (opcode_transport(packet.bth.opcode) != wire_transport(init.type)) {
+  if (queue_pair_transport(packet.bth.opcode) != wire_transport(init.type)) {
     return drop(&Counters::rx_unknown_qp, "another service type");
   }
   if (state() == QpState::RESET || state() == QpState::INIT || state() == QpState::ERR) {
@@ -123,9 +131,14 @@ bool QueuePair::next_packet(ByteSpan buffer, OutgoingPacket& out) {
 
 void QueuePair::advance() { requester.advance(); }
 
-Packet QueuePair::header(Operation operation, std::uint32_t psn) const {
+Packet QueuePair::header(Operation operation, std::uint32_t psn, bool masked) const {
   Packet packet;
-  packet.bth.opcode = make_opcode(wire_transport(init.type), operation);
+  OpcodeTransport transport = wire_transport(init.type);
+  if (masked) {
+    transport = transport == OpcodeTransport::XRC ? OpcodeTransport::MASKED_XRC
+                                                  : OpcodeTransport::MASKED_RC;
+  }
+  packet.bth.opcode = make_opcode(transport, operation);
   packet.bth.pkey = pkey;
   packet.bth.destination_qpn = attr.dest_qp_num;
   packet.bth.psn = psn;

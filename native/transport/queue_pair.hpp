@@ -57,7 +57,7 @@ class QueuePair {
     services.counters.*which += by;
   }
   // A packet header with everything that does not depend on the request.
-  Packet header(Operation operation, std::uint32_t psn) const;
+  Packet header(Operation operation, std::uint32_t psn, bool masked = false) const;
   // Completes headers, pad and ICRC around a payload that lies where headers end in `buffer`.
   void seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes, ByteSpan buffer,
             OutgoingPacket& out);

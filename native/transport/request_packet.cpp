@@ -85,10 +85,27 @@ Requester::Plan Requester::plan_read(const SendWqe& wqe, std::uint32_t packet_nu
 
 Requester::Plan Requester::plan_atomic(const SendWqe& wqe) const {
   Plan plan;
-  const bool swaps = wqe.opcode == WrOpcode::ATOMIC_CMP_AND_SWP;
-  plan.packet = qp_.header(swaps ? Operation::COMPARE_SWAP : Operation::FETCH_ADD, wqe.first_psn);
-  plan.packet.atomic = {wqe.remote_address, wqe.rkey, swaps ? wqe.swap : wqe.compare_add,
-                        swaps ? wqe.compare_add : 0};
+  const bool swaps = wqe.swaps();
+  plan.packet = qp_.header(swaps ? Operation::COMPARE_SWAP : Operation::FETCH_ADD, wqe.first_psn,
+                           wqe.is_masked());
+  plan.packet.atomic = {wqe.remote_address,
+                        wqe.rkey,
+                        swaps ? wqe.swap : wqe.compare_add,
+                        swaps ? wqe.compare_add : wqe.compare_mask,
+                        wqe.compare_mask,
+                        wqe.swap_mask};
+  plan.packet.xrc_srqn = wqe.xrc_srqn;
+  return plan;
+}
+
+// FLUSH and ATOMIC WRITE (Annex A19).
+Requester::Plan Requester::plan_confirmed(const SendWqe& wqe) const {
+  Plan plan;
+  const bool flushes = wqe.opcode == WrOpcode::FLUSH;
+  plan.packet = qp_.header(flushes ? Operation::FLUSH : Operation::ATOMIC_WRITE, wqe.first_psn);
+  plan.payload_bytes = flushes ? 0 : 8;
+  plan.packet.reth = {wqe.remote_address, wqe.rkey, flushes ? wqe.flush.length : 8};
+  plan.packet.feth = {wqe.flush.placement_type, wqe.flush.selectivity};
   plan.packet.xrc_srqn = wqe.xrc_srqn;
   return plan;
 }

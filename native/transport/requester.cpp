@@ -24,6 +24,10 @@ bool legal_opcode(QpType type, WrOpcode opcode) {
     case WrOpcode::ATOMIC_CMP_AND_SWP:
     case WrOpcode::ATOMIC_FETCH_AND_ADD:
     case WrOpcode::SEND_WITH_INV:
+    case WrOpcode::MASKED_ATOMIC_CMP_AND_SWP:
+    case WrOpcode::MASKED_ATOMIC_FETCH_AND_ADD:
+    case WrOpcode::FLUSH:
+    case WrOpcode::ATOMIC_WRITE:
       return type == QpType::RC || type == QpType::XRC_SEND;
     case WrOpcode::LOCAL_INV:
     case WrOpcode::BIND_MW:
@@ -156,7 +160,11 @@ bool Requester::begin(SendWqe& wqe) {
   if (wqe.is_atomic() && wqe.length < 8) {
     return refuse_start(WcStatus::LOC_LEN_ERR, Reason::BAD_LENGTH);
   }
-  if (!answered && !wqe.is_inline()) {
+  if (wqe.opcode == WrOpcode::ATOMIC_WRITE && wqe.length != 8) {
+    return refuse_start(WcStatus::LOC_LEN_ERR, Reason::BAD_LENGTH);
+  }
+  const bool lands = wqe.is_read() || wqe.is_atomic();
+  if (!lands && !wqe.is_inline()) {
     const AccessFault fault = qp_.services.memory.check_list(qp_.init.pd, qp_.sq.sges(current_), 0);
     if (!fault.ok()) {
       fail(current_, WcStatus::LOC_PROT_ERR, fault, false);
@@ -175,9 +183,10 @@ bool Requester::begin(SendWqe& wqe) {
 bool Requester::send_at(std::uint64_t index, std::uint32_t packet_number, bool again,
                         ByteSpan buffer, OutgoingPacket& out, std::uint32_t& psns) {
   const SendWqe& wqe = qp_.sq.at(index);
-  Plan plan = wqe.is_read()     ? plan_read(wqe, packet_number)
-              : wqe.is_atomic() ? plan_atomic(wqe)
-                                : plan_message(wqe, packet_number);
+  Plan plan = wqe.is_read()        ? plan_read(wqe, packet_number)
+              : wqe.is_atomic()    ? plan_atomic(wqe)
+              : wqe.is_confirmed() ? plan_confirmed(wqe)
+                                   : plan_message(wqe, packet_number);
   plan.packet.bth.ack_request = wants_ack(plan, again);
   plan.packet.bth.pad_count = static_cast<std::uint8_t>(-plan.payload_bytes & 3);
   const std::size_t header_bytes = encode_headers(plan.packet, buffer);

@@ -82,6 +82,7 @@ class Requester {
   Plan plan_message(const SendWqe& wqe, std::uint32_t packet_number) const;
   Plan plan_read(const SendWqe& wqe, std::uint32_t packet_number) const;
   Plan plan_atomic(const SendWqe& wqe) const;
+  Plan plan_confirmed(const SendWqe& wqe) const;
   std::uint32_t read_chunk_packets() const;
   bool wants_ack(const Plan& plan, bool again);
 

@@ -1,6 +1,8 @@
 #include "transport/responder.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 
 #include "transport/queue_pair.hpp"
 #include "wire/psn.hpp"
@@ -147,18 +149,24 @@ Responder::Step Responder::execute_read(const Packet& packet) {
   return Step::CONTINUE;
 }
 
+// Atomics, ATOMIC WRITE and FLUSH: each takes a resource and is answered by one packet.
 Responder::Step Responder::execute_atomic(const Packet& packet) {
   qp_.count(&Counters::rx_atomic_requests);
   Resource atomic;
   atomic.used = atomic.replying = true;
   atomic.first_psn = packet.bth.psn;
   atomic.msn = psn_add(msn_, 1);
-  atomic.address = packet.atomic.virtual_address;
-  atomic.rkey = packet.atomic.rkey;
+  atomic.opcode = packet.bth.opcode;
+  const bool has_reth = packet.info->has(kHasReth);
+  atomic.address = has_reth ? packet.reth.virtual_address : packet.atomic.virtual_address;
+  atomic.rkey = has_reth ? packet.reth.rkey : packet.atomic.rkey;
+  atomic.length = has_reth ? packet.reth.length : 8;
   atomic.who = who_;
-  atomic.swaps = opcode_operation(packet.bth.opcode) == Operation::COMPARE_SWAP;
-  atomic.swap_add = packet.atomic.swap_add;
-  atomic.compare = packet.atomic.compare;
+  atomic.atomic = packet.atomic;
+  atomic.feth = packet.feth;
+  if (packet.info->has(kAtomicWrite)) {
+    std::memcpy(&atomic.value, packet.payload.data(), sizeof atomic.value);
+  }
   // A READ reads when its responses leave, and an atomic behind it must not change what it sees
   // (IBTA Vol 1, table 79).
   if (!atomics_wait()) {
@@ -177,13 +185,33 @@ Responder::Step Responder::execute_atomic(const Packet& packet) {
 
 AccessFault Responder::run_atomic(Resource& resource) {
   MemoryTable& memory = qp_.services.memory;
+  const OpcodeInfo& info = opcode_info(resource.opcode);
+  const AtomicEth& atomic = resource.atomic;
   resource.executed = true;
-  if (resource.swaps) {
-    return memory.compare_swap(resource.who, resource.rkey, resource.address, resource.compare,
-                               resource.swap_add, resource.original);
+  if (info.has(kFlush)) {
+    // Bytes are where every CPU sees them as soon as they are copied; a fence makes that so for
+    // those that other threads of this adapter copied.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return {};
   }
-  return memory.fetch_add(resource.who, resource.rkey, resource.address, resource.swap_add,
-                          resource.original);
+  if (info.has(kAtomicWrite)) {
+    return memory.atomic_write(resource.who, resource.rkey, resource.address, resource.value);
+  }
+  const bool swaps = opcode_operation(resource.opcode) == Operation::COMPARE_SWAP;
+  if (info.has(kMasked) && swaps) {
+    return memory.masked_compare_swap(
+        resource.who, resource.rkey, resource.address,
+        {atomic.compare, atomic.compare_mask, atomic.swap_add, atomic.swap_mask},
+        resource.original);
+  }
+  if (info.has(kMasked)) {
+    return memory.masked_fetch_add(resource.who, resource.rkey, resource.address, atomic.swap_add,
+                                   atomic.compare, resource.original);
+  }
+  return swaps ? memory.compare_swap(resource.who, resource.rkey, resource.address, atomic.compare,
+                                     atomic.swap_add, resource.original)
+               : memory.fetch_add(resource.who, resource.rkey, resource.address, atomic.swap_add,
+                                  resource.original);
 }
 
 bool Responder::run_waiting_atomics() {
@@ -213,7 +241,7 @@ void Responder::finish_packet(const Packet& packet) {
   } else {
     finish_message(packet);
   }
-  if (info.has(kReadRequest | kAtomicRequest)) {
+  if (info.has(kReadRequest | kTakesAtomicResource)) {
     qp_.services.schedule(qp_);
   } else if (packet.bth.ack_request && qp_.is_reliable()) {
     push_acknowledge(packet.bth.psn);

@@ -67,8 +67,8 @@ class Responder {
     std::uint32_t end_packet = 0;
     std::uint64_t end_bytes = 0;  // READ: of the resource's bytes, the first not to be sent.
   };
-  // What a READ or atomic leaves behind, so that a duplicate can be answered (IBTA Vol
-  // 1, 9.7.5.1.5).
+  // What a READ, atomic, ATOMIC WRITE or FLUSH leaves behind, so that a duplicate can be answered
+  // (IBTA Vol 1, 9.7.5.1.5).
   struct Resource {
     bool used = false;
     bool replying = false;  // Its reply still waits.
@@ -81,10 +81,12 @@ class Responder {
     Accessor who = 0;
     std::uint32_t length = 0;
     std::uint64_t original = 0;  // Atomics: what the address held.
-    bool executed = false;       // Atomics: false while one waits behind a READ.
-    bool swaps = false;          // Atomics: COMPARE_SWAP, not FETCH_ADD.
-    std::uint64_t swap_add = 0;
-    std::uint64_t compare = 0;
+    // What is no READ: atomics, ATOMIC WRITE and FLUSH.
+    bool executed = false;  // False while it waits behind a READ.
+    std::uint8_t opcode = 0;
+    AtomicEth atomic;
+    std::uint64_t value = 0;  // ATOMIC WRITE.
+    Feth feth;
   };
 
   // Checks, in their order (responder_checks.cpp).

@@ -8,13 +8,18 @@ namespace softhca {
 namespace {
 
 std::uint32_t required_access(const Packet& packet) {
-  if (packet.info->has(kWrite)) {
+  if (packet.info->has(kWrite | kAtomicWrite)) {
     return kAccessRemoteWrite;
   }
   if (packet.info->has(kReadRequest)) {
     return kAccessRemoteRead;
   }
   return packet.info->has(kAtomicRequest) ? std::uint32_t{kAccessRemoteAtomic} : 0;
+}
+
+std::uint32_t flush_access(const Packet& packet) {
+  return ((packet.feth.placement_type & 1) != 0 ? kAccessFlushGlobal : 0u) |
+         ((packet.feth.placement_type & 2) != 0 ? kAccessFlushPersistent : 0u);
 }
 
 }  // namespace
@@ -71,9 +76,6 @@ Responder::Step Responder::check_sequence(const Packet& packet) {
 }
 
 Responder::Step Responder::check_operation(const Packet& packet) {
-  if (packet.info->has(kFlush | kAtomicWrite)) {
-    return refuse_request(NakCode::INVALID_REQUEST, {Reason::UNSUPPORTED, 0, 0, 0});
-  }
   if (!packet.info->has(kMiddle | kLast)) {
     who_ = {qp_.init.pd, qp_.qpn};
     if (qp_.init.type == QpType::XRC_RECV) {
@@ -82,6 +84,18 @@ Responder::Step Responder::check_operation(const Packet& packet) {
         return refuse_request(NakCode::INVALID_REQUEST, {Reason::BAD_SRQ, packet.xrc_srqn, 0, 0});
       }
       who_.pd = srq->pd;
+    }
+  }
+  if (packet.info->has(kFlush)) {
+    const bool known = packet.feth.placement_type >= 1 && packet.feth.placement_type <= 3 &&
+                       packet.feth.selectivity <= 1;
+    if (!known) {
+      return refuse_request(NakCode::INVALID_REQUEST, {Reason::UNSUPPORTED, 0, 0, 0});
+    }
+    const std::uint32_t flushes = flush_access(packet);
+    if ((qp_.attr.qp_access_flags & flushes) != flushes) {
+      return refuse_request(NakCode::REMOTE_ACCESS_ERROR,
+                            {Reason::QP_MISSING_RIGHT, packet.reth.rkey, 0, 0});
     }
   }
   const std::uint32_t access = required_access(packet);
@@ -109,6 +123,9 @@ Responder::Step Responder::check_length(const Packet& packet) {
     const std::uint64_t left = info.has(kHasReth) ? packet.reth.length : write_left_;
     good = good && (info.has(kLast | kOnly) ? payload == left : payload < left);
   }
+  if (info.has(kAtomicWrite)) {
+    good = payload == 8 && packet.reth.length == 8;
+  }
   if (info.has(kHasReth)) {
     good = good && packet.reth.length <= kMaxMessageBytes;
   }
@@ -125,7 +142,7 @@ Responder::Step Responder::check_resources(const Packet& packet) {
   if (consumes && !has_receive_ && !take_receive(packet)) {
     return Step::STOP;
   }
-  if (info.has(kReadRequest | kAtomicRequest)) {
+  if (info.has(kReadRequest | kTakesAtomicResource)) {
     const bool room = !resources_.empty() && !owes_answer(next_resource_);
     if (!room) {
       return refuse_request(NakCode::INVALID_REQUEST, {Reason::TOO_MANY_READS, 0, 0, 0});
@@ -137,14 +154,19 @@ Responder::Step Responder::check_resources(const Packet& packet) {
 Responder::Step Responder::check_access(const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
   AccessFault fault;
-  if (info.has(kAtomicRequest)) {
+  if (info.has(kAtomicRequest | kAtomicWrite)) {
     // Alignment comes before the key (IBTA Vol 1, 9.4.5.1).
-    if ((packet.atomic.virtual_address & 7) != 0) {
-      return refuse_request(NakCode::INVALID_REQUEST, {Reason::MISALIGNED, packet.atomic.rkey,
-                                                       packet.atomic.virtual_address, 8});
+    const bool writes = info.has(kAtomicWrite);
+    const std::uint64_t at = writes ? packet.reth.virtual_address : packet.atomic.virtual_address;
+    const std::uint32_t rkey = writes ? packet.reth.rkey : packet.atomic.rkey;
+    if ((at & 7) != 0) {
+      return refuse_request(NakCode::INVALID_REQUEST, {Reason::MISALIGNED, rkey, at, 8});
     }
-    fault = qp_.services.memory.check_remote(who_, packet.atomic.rkey,
-                                             packet.atomic.virtual_address, 8, kAccessRemoteAtomic);
+    fault = qp_.services.memory.check_remote(who_, rkey, at, 8, required_access(packet));
+  } else if (info.has(kFlush)) {
+    fault = qp_.services.memory.check_flush(who_, packet.reth.rkey, packet.reth.virtual_address,
+                                            packet.reth.length, packet.feth.selectivity == 1,
+                                            flush_access(packet));
   } else if (info.has(kHasReth) && packet.reth.length != 0) {
     // Neither key nor address is looked at for zero bytes (IBTA Vol 1, C9-88).
     fault = qp_.services.memory.check_remote(who_, packet.reth.rkey, packet.reth.virtual_address,

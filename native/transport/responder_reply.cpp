@@ -15,7 +15,7 @@ namespace softhca {
 void Responder::on_duplicate(const Packet& packet) {
   if (packet.info->has(kReadRequest)) {
     on_duplicate_read(packet);
-  } else if (packet.info->has(kAtomicRequest)) {
+  } else if (packet.info->has(kTakesAtomicResource)) {
     on_duplicate_atomic(packet);
   } else if (packet.info->has(kSend | kWrite)) {
     push_acknowledge(acknowledged_behind(packet.bth.psn));
@@ -212,7 +212,10 @@ bool Responder::send_atomic(ByteSpan buffer, OutgoingPacket& out) {
   }
   replies_.pop_front();
   resource.replying = false;
-  Packet packet = qp_.header(Operation::ATOMIC_ACKNOWLEDGE, resource.first_psn);
+  const bool confirms = !opcode_info(resource.opcode).has(kAtomicRequest);
+  Packet packet =
+      qp_.header(confirms ? Operation::RDMA_READ_RESPONSE_ONLY : Operation::ATOMIC_ACKNOWLEDGE,
+                 resource.first_psn);
   packet.aeth = {kSyndromeAck, resource.msn};
   packet.atomic_original = resource.original;
   qp_.seal(packet, encode_headers(packet, buffer), 0, buffer, out);

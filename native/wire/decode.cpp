@@ -66,6 +66,11 @@ void decode_extended_headers(const std::uint8_t* at, Packet& packet) {
                      .compare = load_be64(at + 20)};
     at += 28;
   }
+  if (info.has(kHasMaskEth)) {
+    packet.atomic.compare_mask = load_be64(at);
+    packet.atomic.swap_mask = load_be64(at + 8);
+    at += 16;
+  }
   if (info.has(kHasAeth)) {
     packet.aeth = {.syndrome = at[0], .msn = load_be24(at + 1)};
     at += 4;

@@ -55,6 +55,11 @@ std::size_t encode_headers(const Packet& packet, ByteSpan out) {
     store_be64(at + 20, packet.atomic.compare);
     at += 28;
   }
+  if (info.has(kHasMaskEth)) {
+    store_be64(at, packet.atomic.compare_mask);
+    store_be64(at + 8, packet.atomic.swap_mask);
+    at += 16;
+  }
   if (info.has(kHasAeth)) {
     store_byte_and_be24(at, packet.aeth.syndrome, packet.aeth.msn);
     at += 4;

@@ -15,6 +15,7 @@ constexpr std::uint8_t kBth = 12;
 constexpr unsigned kInRc = 1;
 constexpr unsigned kInUc = 2;
 constexpr unsigned kInUd = 4;
+constexpr unsigned kInMasked = 8;
 // XRC has whatever RC has (Annex A14), so a row says only RC.
 constexpr unsigned kInRcUc = kInRc | kInUc;
 constexpr unsigned kInAll = kInRc | kInUc | kInUd;
@@ -70,6 +71,9 @@ constexpr OperationRow kRows[] = {
     {Operation::FLUSH, "FLUSH", kInRc, kRequest | kFlush | kOnly | kHasFeth | kHasReth},
     {Operation::ATOMIC_WRITE, "ATOMIC_WRITE", kInRc,
      kRequest | kAtomicWrite | kOnly | kHasReth | kHasPayload},
+    {Operation::COMPARE_SWAP, "MASKED_COMPARE_SWAP", kInMasked,
+     kAtomicPacket | kMasked | kHasMaskEth},
+    {Operation::FETCH_ADD, "MASKED_FETCH_ADD", kInMasked, kAtomicPacket | kMasked},
 };
 
 struct HeaderSize {
@@ -79,8 +83,8 @@ struct HeaderSize {
 
 // IBTA Vol 1, 9.3; FETH is from Annex A19.
 constexpr HeaderSize kHeaderSizes[] = {
-    {kHasXrcEth, 4}, {kHasDeth, 8},  {kHasFeth, 4}, {kHasReth, 16},        {kHasAtomicEth, 28},
-    {kHasAeth, 4},   {kHasImmDt, 4}, {kHasIeth, 4}, {kHasAtomicAckEth, 8},
+    {kHasXrcEth, 4},   {kHasDeth, 8}, {kHasFeth, 4},  {kHasReth, 16}, {kHasAtomicEth, 28},
+    {kHasMaskEth, 16}, {kHasAeth, 4}, {kHasImmDt, 4}, {kHasIeth, 4},  {kHasAtomicAckEth, 8},
 };
 
 using Name = std::array<char, kNameBytes>;
@@ -104,6 +108,8 @@ constexpr TransportColumn kColumns[] = {
     {OpcodeTransport::UC, "UC_", kInUc},
     {OpcodeTransport::UD, "UD_", kInUd},
     {OpcodeTransport::XRC, "XRC_", kInRc},
+    {OpcodeTransport::MASKED_RC, "RC_", kInMasked},
+    {OpcodeTransport::MASKED_XRC, "XRC_", kInMasked},
 };
 
 constexpr std::array<Name, 256> build_names() {
@@ -140,8 +146,9 @@ constexpr std::array<OpcodeInfo, 256> build_table() {
       if ((row.transports & column.has) == 0) continue;
       std::uint32_t flags = row.flags;
       if (column.transport == OpcodeTransport::UD) flags |= kHasDeth;
-      if (column.transport == OpcodeTransport::XRC && (flags & kRequest) != 0) flags |= kHasXrcEth;
       const std::uint8_t opcode = make_opcode(column.transport, row.operation);
+      const bool xrc = queue_pair_transport(opcode) == OpcodeTransport::XRC;
+      if (xrc && (flags & kRequest) != 0) flags |= kHasXrcEth;
       table[opcode] = describe(opcode, flags);
     }
   }

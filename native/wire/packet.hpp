@@ -49,7 +49,10 @@ struct AtomicEth {
   std::uint64_t virtual_address = 0;
   std::uint32_t rkey = 0;
   std::uint64_t swap_add = 0;
-  std::uint64_t compare = 0;
+  std::uint64_t compare = 0;  // MASKED_FETCH_ADD: the last bit of each field.
+  // MASKED_COMPARE_SWAP: which bits are compared, and which are exchanged.
+  std::uint64_t compare_mask = ~std::uint64_t{0};
+  std::uint64_t swap_mask = ~std::uint64_t{0};
 };
 struct Feth {
   std::uint8_t placement_type = 0;  // 1 global visibility, 2 persistence (bits).

@@ -23,6 +23,8 @@ from softhca.verbs.enums import (
     AtomicCap,
     DeviceCap,
     EventType,
+    FlushLevel,
+    FlushType,
     IcrcLevel,
     KeyState,
     MigState,
@@ -67,6 +69,7 @@ from softhca.verbs.wr import (
     WriteImm,
 )
 from softhca.verbs.wr_memory import BindMw, LocalInv, RegMr
+from softhca.verbs.wr_more import AtomicWrite, Flush, MaskedCmpSwap, MaskedFetchAdd
 from softhca.verbs.xrcd import XRCD
 
 __version__ = "0.1.0"
@@ -87,6 +90,7 @@ __all__ = [
     "Access",
     "AsyncEvent",
     "AtomicCap",
+    "AtomicWrite",
     "BindInfo",
     "BindMw",
     "CmpSwap",
@@ -98,12 +102,17 @@ __all__ = [
     "EventType",
     "FastMR",
     "FetchAdd",
+    "Flush",
+    "FlushLevel",
+    "FlushType",
     "IcrcLevel",
     "InvalidationChannel",
     "InvalidationEvent",
     "InvalidationKind",
     "KeyState",
     "LocalInv",
+    "MaskedCmpSwap",
+    "MaskedFetchAdd",
     "MigState",
     "MrType",
     "Mtu",

@@ -142,15 +142,6 @@ def test_9_7_4_a_length_above_2_31_is_an_invalid_request(served, opcode, length)
     assert_refused(qp, peer, NAK_INVALID, EventType.QP_REQ_ERR)
 
 
-@pytest.mark.parametrize("opcode", ["FLUSH", "ATOMIC_WRITE"])
-def test_9_7_4_an_operation_that_is_not_offered_is_an_invalid_request(served, opcode):
-    qp, peer, memory = served
-    payload = bytes(8) if opcode == "ATOMIC_WRITE" else b""
-    peer.request(opcode, payload, **reth(memory, 8))
-    assert_refused(qp, peer, NAK_INVALID, EventType.QP_REQ_ERR)
-    assert memory.bytes == bytes(4096)
-
-
 # --- remote access (9.7.4.1.5)
 
 BAD_ACCESS = {

@@ -34,7 +34,8 @@ with warnings.catch_warnings():
 
 SEED = random.SystemRandom().randrange(1 << 32)
 ROUNDS = 400
-OPCODES = [n for n in range(256) if opcode_name(n) != "RESERVED" and n != 0x81]
+# Not CNP, and not the manufacturers' range, which is ours here.
+OPCODES = [n for n in range(0xC0) if opcode_name(n) != "RESERVED" and n != 0x81]
 
 # Each extended header: its wire layout, and our names for its fields (None: reserved).
 LAYOUTS: dict[str, tuple[str, tuple[str | None, ...]]] = {

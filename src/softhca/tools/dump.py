@@ -81,6 +81,7 @@ _JSON_FIELDS = {
     "FETH": ("placement_type", "selectivity"),
     "RETH": ("virtual_address", "rkey", "dma_length"),
     "AtomicETH": ("atomic_address", "atomic_rkey", "swap_add", "compare"),
+    "MaskETH": ("compare_mask", "swap_mask"),
     "AETH": ("syndrome", "msn"),
     "AtomicAckETH": ("atomic_original",),
     "ImmDt": ("immediate",),

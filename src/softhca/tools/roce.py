@@ -96,6 +96,8 @@ def _reth(packet: Packet) -> str:
 
 def _atomic(packet: Packet) -> str:
     place = f"va {packet.atomic_address:#x} rkey {packet.atomic_rkey:#010x}"
+    if packet.opcode_name.endswith("MASKED_FETCH_ADD"):
+        return f"{place} add {packet.swap_add:#x} boundary {packet.compare:#018x}"
     if packet.opcode_name.endswith("FETCH_ADD"):
         return f"{place} add {packet.swap_add:#x}"
     return f"{place} swap {packet.swap_add:#x} compare {packet.compare:#x}"
@@ -108,6 +110,7 @@ _HEADER_TEXTS: dict[str, Callable[[Packet], str]] = {
     "FETH": lambda packet: f"type {packet.placement_type} level {packet.selectivity}",
     "RETH": _reth,
     "AtomicETH": _atomic,
+    "MaskETH": lambda packet: f"compare {packet.compare_mask:#018x} swap {packet.swap_mask:#018x}",
     "AETH": lambda packet: f"{syndrome_text(packet.syndrome)} msn {packet.msn}",
     "AtomicAckETH": lambda packet: f"original {packet.atomic_original:#x}",
     "ImmDt": lambda packet: f"{packet.immediate:#010x}",

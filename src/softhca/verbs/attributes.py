@@ -34,6 +34,7 @@ class DeviceAttr:
     vendor_part_id: int
     hw_ver: int
     atomic_cap: AtomicCap
+    masked_atomic_cap: AtomicCap
     device_cap_flags: DeviceCap
     phys_port_cnt: int
     max_mr_size: int

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Any value that both sides know; most significant bit clear, since those with it are privileged.
 DEFAULT_QKEY = 0x11111111
 
-_ALL_REMOTE = Access.REMOTE_READ | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
+_ALL_REMOTE = Access.REMOTE_READ | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC | Access.FLUSH_GLOBAL
 _INIT = ("pkey_index", "port_num", "qp_access_flags")
 _ADDRESS = ("ah_attr", "path_mtu", "dest_qp_num", "rq_psn")
 _RESPOND = (*_ADDRESS, "max_dest_rd_atomic", "min_rnr_timer")

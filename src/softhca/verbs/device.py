@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 _VENDOR_ID = 0x020000
 _VENDOR_PART_ID = 1
 
-_CAPS = DeviceCap.MEM_WINDOW | DeviceCap.XRC | DeviceCap.MEM_MGT_EXTENSIONS
+_CAPS = (
+    DeviceCap.MEM_WINDOW
+    | DeviceCap.XRC
+    | DeviceCap.MEM_MGT_EXTENSIONS
+    | DeviceCap.FLUSH_GLOBAL
+    | DeviceCap.ATOMIC_WRITE
+)
 _2A, _2B = DeviceCap.MEM_WINDOW_TYPE_2A, DeviceCap.MEM_WINDOW_TYPE_2B
 
 _open_devices: weakref.WeakSet[Device] = weakref.WeakSet()
@@ -107,6 +113,7 @@ class Device(VerbsObject):
             vendor_part_id=_VENDOR_PART_ID,
             hw_ver=1,
             atomic_cap=AtomicCap.GLOB,
+            masked_atomic_cap=AtomicCap.GLOB,
             device_cap_flags=_CAPS | (_2A if hca.windows_2a else _2B),
             phys_port_cnt=1,
             **limits,

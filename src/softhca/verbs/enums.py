@@ -33,6 +33,8 @@ __all__ = [
     "AtomicCap",
     "DeviceCap",
     "EventType",
+    "FlushLevel",
+    "FlushType",
     "IcrcLevel",
     "KeyState",
     "MigState",
@@ -89,6 +91,22 @@ class DeviceCap(IntFlag):
     MEM_MGT_EXTENSIONS = 1 << 21
     MEM_WINDOW_TYPE_2A = 1 << 23
     MEM_WINDOW_TYPE_2B = 1 << 24
+    FLUSH_GLOBAL = 1 << 38
+    ATOMIC_WRITE = 1 << 40
+
+
+class FlushType(IntFlag):
+    """What a FLUSH shall achieve (enum ibv_placement_type)."""
+
+    GLOBAL = 1
+    PERSISTENT = 2
+
+
+class FlushLevel(IntEnum):
+    """What a FLUSH is about (enum ibv_selectivity_level)."""
+
+    RANGE = 0
+    MR = 1
 
 
 def _repr(member: Enum) -> str:

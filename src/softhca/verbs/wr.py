@@ -32,6 +32,9 @@ _REMOTE = {
     WrOpcode.RDMA_READ,
     WrOpcode.ATOMIC_CMP_AND_SWP,
     WrOpcode.ATOMIC_FETCH_AND_ADD,
+    WrOpcode.MASKED_ATOMIC_CMP_AND_SWP,
+    WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD,
+    WrOpcode.ATOMIC_WRITE,
 }
 
 

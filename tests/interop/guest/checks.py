@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from connection import LANDING, REM_ACCESS_ERR, SUCCESS, Connection, demand
-from side import GRH_BYTES, Side
+from side import ARENA_BYTES, GRH_BYTES, Side
 
 Check = Callable[[Side, Side, int], None]
 
@@ -231,6 +231,95 @@ def ud(requester: Side, responder: Side, mtu: int) -> None:
         link.in_good_state()
 
 
+def lend(link: Connection, mw_type: int, size: int) -> dict[str, int]:
+    """The responder binds a window to a part of its arena; returns addr and rkey."""
+    window = link.responder.bind(link.far_qpn, mw_type, LANDING + GUARD, size, 77)
+    (wc,) = link.responder.wait(link.far_qpn, 1, 30.0)
+    demand((wc["wr_id"], wc["status"]) == (77, SUCCESS), "a good BIND", wc)
+    return {"remote": window["addr"], "rkey": window["rkey"]}
+
+
+def use(link: Connection, window: dict[str, int], size: int) -> None:
+    """WRITE, READ and FETCH_ADD through the window."""
+    sent = link.fill(size)
+    link.post("WRITE", size, **window)
+    link.sent()
+    demand(link.responder.digest(LANDING + GUARD, size) == sent, f"the {size} bytes written")
+    link.post("READ", size, offset=LANDING, **window)
+    link.sent()
+    demand(link.requester.digest(LANDING, size) == sent, f"the {size} bytes read")
+    link.responder.put_u64(LANDING + GUARD, 41)
+    link.post("FETCH_ADD", 8, add=1, **window)
+    link.sent()
+    demand(link.responder.get_u64(LANDING + GUARD) == 42, "the sum")
+
+
+def refused(link: Connection, window: dict[str, int], size: int, why: str) -> None:
+    """Nothing is written through a window that does not allow it."""
+    before = link.responder.digest(LANDING, size + 2 * GUARD)
+    link.fill(size)
+    link.post("WRITE", size, **window)
+    link.sent(status=REM_ACCESS_ERR)
+    same = link.responder.digest(LANDING, size + 2 * GUARD) == before
+    demand(same, f"memory untouched {why}")
+
+
+def window_type_1(requester: Side, responder: Side, mtu: int) -> None:
+    size = 2 * mtu + 8
+    with Connection(requester, responder, "RC", mtu) as link:
+        window = lend(link, 1, size)
+        use(link, window, size)
+        link.in_good_state()
+        # rxe (6.1) bounds an access by the region under the window, not by the window.
+        reach = 8 if responder.name == "softhca" else ARENA_BYTES
+        beyond = {**window, "remote": window["remote"] + reach}
+        refused(link, beyond, size, "beyond the window")
+
+
+def window_local_inv(requester: Side, responder: Side, mtu: int) -> None:
+    size = 2 * mtu + 8
+    with Connection(requester, responder, "RC", mtu) as link:
+        window = lend(link, 2, size)
+        use(link, window, size)
+        wr = {"op": "LOCAL_INV", "offset": 0, "length": 0, "wr_id": 78, "rkey": window["rkey"]}
+        responder.post_send(link.far_qpn, wr)
+        (wc,) = responder.wait(link.far_qpn, 1, 30.0)
+        demand((wc["wr_id"], wc["status"]) == (78, SUCCESS), "a good LOCAL_INV", wc)
+        link.in_good_state()
+        refused(link, window, size, "after LOCAL_INV")
+
+
+def window_send_inv(requester: Side, responder: Side, mtu: int) -> None:
+    size = 2 * mtu + 8
+    with Connection(requester, responder, "RC", mtu) as link:
+        window = lend(link, 2, size)
+        use(link, window, size)
+        link.post_recv(100, LANDING + 4 * size, 5)
+        sent = link.fill(100)
+        link.post("SEND_INV", 100, rkey=window["rkey"])
+        link.sent()
+        (wc,) = link.received()
+        demand((wc["wr_id"], wc["inv"]) == (5, window["rkey"]), "the key that went", wc)
+        demand(responder.digest(LANDING + 4 * size, 100) == sent, "the 100 bytes sent")
+        link.in_good_state()
+        refused(link, window, size, "after SEND with invalidate")
+
+
+def window_of_another_qp(requester: Side, responder: Side, mtu: int) -> None:
+    """A window of type 2 is open to the queue pair that bound it, of type 1 to the domain."""
+    for mw_type in (1, 2):
+        with (
+            Connection(requester, responder, "RC", mtu) as owner,
+            Connection(requester, responder, "RC", mtu) as other,
+        ):
+            window = lend(owner, mw_type, mtu)
+            if mw_type == 1:
+                use(other, window, mtu)
+            else:
+                refused(other, window, mtu, "through another queue pair")
+                use(owner, window, mtu)
+
+
 CHECKS: list[tuple[str, Check]] = [
     ("RC SEND", send),
     ("RC SEND with immediate", send_imm),
@@ -243,6 +332,10 @@ CHECKS: list[tuple[str, Check]] = [
     ("RC receiver not ready", receiver_not_ready),
     ("RC wrong rkey is refused", bad_rkey),
     ("RC both ways at once", both_ways),
+    ("RC window of type 1", window_type_1),
+    ("RC window, LOCAL_INV", window_local_inv),
+    ("RC window, SEND with inv", window_send_inv),
+    ("RC windows and queue pairs", window_of_another_qp),
     ("UC SEND and WRITE", uc),
     ("UD SEND", ud),
 ]

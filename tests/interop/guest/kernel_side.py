@@ -11,7 +11,7 @@ import pyverbs.enums as e
 from pyverbs.addr import AH, GID, AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
-from pyverbs.mr import MR
+from pyverbs.mr import MR, MW, MWBind, MWBindInfo
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
@@ -33,7 +33,11 @@ OPERATIONS = {
     "READ": e.IBV_WR_RDMA_READ,
     "CMP_SWAP": e.IBV_WR_ATOMIC_CMP_AND_SWP,
     "FETCH_ADD": e.IBV_WR_ATOMIC_FETCH_AND_ADD,
+    "SEND_INV": e.IBV_WR_SEND_WITH_INV,
+    "LOCAL_INV": e.IBV_WR_LOCAL_INV,
 }
+# rxe says it by the kernel's bit, which libibverbs knows under another name.
+WITH_INV = e.IBV_WC_WITH_INV | 1 << 2
 GIDS = Path("/sys/class/infiniband/rxe0/ports/1/gids")
 
 
@@ -54,7 +58,8 @@ class KernelSide(Side):
         self.gid = gid
         self.context = Context(name="rxe0")
         self.pd = PD(self.context)
-        self.mr = MR(self.pd, ARENA_BYTES, ACCESS)
+        self.mr = MR(self.pd, ARENA_BYTES, ACCESS | e.IBV_ACCESS_MW_BIND)
+        self.windows: dict[int, list[MW]] = {}
         self.qps: dict[int, tuple[QP, CQ, str]] = {}
         self.handles: dict[int, tuple[AH, int]] = {}
 
@@ -100,6 +105,8 @@ class KernelSide(Side):
         return STATES[attr.qp_state]
 
     def close_qp(self, qpn: int) -> None:
+        for mw in self.windows.pop(qpn, []):
+            mw.close()
         qp, cq, _ = self.qps.pop(qpn)
         if qpn in self.handles:
             self.handles.pop(qpn)[0].close()
@@ -117,12 +124,14 @@ class KernelSide(Side):
     def post_send(self, qpn: int, wr: dict[str, Any]) -> None:
         sges = self._sges(wr["offset"], wr["length"])
         operation = wr["op"]
+        invalidates = operation in ("SEND_INV", "LOCAL_INV")
         request = SendWR(
             wr_id=wr["wr_id"],
             opcode=OPERATIONS[operation],
-            num_sge=1,
+            num_sge=0 if operation == "LOCAL_INV" else 1,
             sg=sges,
-            imm_data=socket.htonl(wr.get("imm", 0)),
+            # The key to invalidate lies where the immediate does, in the host's byte order.
+            imm_data=wr["rkey"] if invalidates else socket.htonl(wr.get("imm", 0)),
             send_flags=e.IBV_SEND_SIGNALED if wr.get("signaled", True) else 0,
         )
         if operation == "CMP_SWAP":
@@ -149,7 +158,10 @@ class KernelSide(Side):
                         "status": wc.status,
                         "opcode": wc.opcode,
                         "byte_len": wc.byte_len,
-                        "imm": socket.ntohl(wc.imm_data) if wc.wc_flags & 2 else None,
+                        "imm": socket.ntohl(wc.imm_data)
+                        if wc.wc_flags & e.IBV_WC_WITH_IMM
+                        else None,
+                        "inv": wc.imm_data if wc.wc_flags & WITH_INV else None,
                     }
                 )
             if not completions:
@@ -157,6 +169,20 @@ class KernelSide(Side):
                     break
                 time.sleep(0.0005)
         return found
+
+    def bind(self, qpn: int, mw_type: int, offset: int, length: int, wr_id: int) -> dict[str, Any]:
+        qp = self.qps[qpn][0]
+        mw = MW(self.pd, mw_type)
+        self.windows.setdefault(qpn, []).append(mw)
+        rights = ACCESS & ~e.IBV_ACCESS_LOCAL_WRITE
+        info = MWBindInfo(self.mr, self.mr.buf + offset, length, rights)
+        if mw_type == e.IBV_MW_TYPE_1:
+            qp.bind_mw(mw, MWBind(info, e.IBV_SEND_SIGNALED, wr_id))
+            return {"addr": self.mr.buf + offset, "rkey": mw.rkey}
+        request = SendWR(wr_id=wr_id, opcode=e.IBV_WR_BIND_MW)
+        request.set_bind_wr(mw, info)
+        qp.post_send(request)
+        return {"addr": self.mr.buf + offset, "rkey": request.rkey}
 
     def put(self, offset: int, octets: bytes) -> None:
         self.mr.write(octets, len(octets), offset)

@@ -69,6 +69,9 @@ class RemoteSide(Side):
     def wait(self, qpn: int, count: int, seconds: float) -> list[dict[str, Any]]:
         return self.call("wait", qpn, count, seconds)
 
+    def bind(self, qpn: int, mw_type: int, offset: int, length: int, wr_id: int) -> dict[str, Any]:
+        return self.call("bind", qpn, mw_type, offset, length, wr_id)
+
     def put(self, offset: int, octets: bytes) -> None:
         self.call("put", offset, base64.b64encode(octets).decode())
 

@@ -65,11 +65,18 @@ class Side(ABC):
 
     @abstractmethod
     def post_send(self, qpn: int, wr: dict[str, Any]) -> None:
-        """Posts a send: op, offset, length, wr_id; and imm, remote, rkey, compare, swap, add."""
+        """Posts a send: op, offset, length, wr_id; and imm, remote, rkey, compare, swap, add.
+
+        LOCAL_INV and SEND_INV invalidate `rkey`.
+        """
 
     @abstractmethod
     def wait(self, qpn: int, count: int, seconds: float) -> list[dict[str, Any]]:
-        """Up to `count` completions of a queue pair: wr_id, status, opcode, byte_len, imm."""
+        """Up to `count` completions of a queue pair: wr_id, status, opcode, byte_len, imm, inv."""
+
+    @abstractmethod
+    def bind(self, qpn: int, mw_type: int, offset: int, length: int, wr_id: int) -> dict[str, Any]:
+        """Allocates a window and binds it to a part of the arena; returns its addr and rkey."""
 
     @abstractmethod
     def put(self, offset: int, octets: bytes) -> None:

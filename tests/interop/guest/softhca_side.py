@@ -14,6 +14,7 @@ from side import ARENA_BYTES, QKEY, Side, gid_text
 
 import softhca as hca
 
+ALL = hca.Access.REMOTE_READ | hca.Access.REMOTE_WRITE | hca.Access.REMOTE_ATOMIC
 KINDS = {"RC": hca.QPType.RC, "UC": hca.QPType.UC, "UD": hca.QPType.UD}
 
 
@@ -27,7 +28,8 @@ class SofthcaSide(Side):
         self.gid = gid_text(address)
         self.pd = self.device.alloc_pd()
         self.arena = bytearray(ARENA_BYTES)
-        self.mr = self.pd.reg_mr(self.arena)
+        self.mr = self.pd.reg_mr(self.arena, ALL | hca.Access.LOCAL_WRITE | hca.Access.MW_BIND)
+        self.windows: list[hca.MW] = []
         self.qps: dict[int, tuple[hca.QP, hca.CQ]] = {}
         self.handles: dict[int, tuple[hca.AH, int]] = {}
 
@@ -108,6 +110,10 @@ class SofthcaSide(Side):
                 request = hca.CmpSwap(*buffers, **operands, **options)
             case "FETCH_ADD":
                 request = hca.FetchAdd(*buffers, add=wr["add"], **options)
+            case "SEND_INV":
+                request = hca.SendInv(*buffers, rkey=wr["rkey"], **options)
+            case "LOCAL_INV":
+                request = hca.LocalInv(wr["rkey"], **options)
             case _:
                 raise ValueError(operation)
         self.qps[qpn][0].post_send(request)
@@ -126,6 +132,7 @@ class SofthcaSide(Side):
                         "opcode": int(wc.opcode),
                         "byte_len": wc.byte_len,
                         "imm": wc.imm_data,
+                        "inv": wc.invalidated_rkey,
                     }
                 )
             if not completions:
@@ -133,6 +140,20 @@ class SofthcaSide(Side):
                     break
                 time.sleep(0.0005)
         return found
+
+    def bind(self, qpn: int, mw_type: int, offset: int, length: int, wr_id: int) -> dict[str, Any]:
+        qp = self.qps[qpn][0]
+        mw = self.pd.alloc_mw(hca.MwType(mw_type))
+        self.windows.append(mw)
+        bind = hca.BindInfo.of(self.mr[offset : offset + length], ALL)
+        if mw.type is hca.MwType.TYPE_1:
+            remote = qp.bind_mw(mw, bind, wr_id=wr_id, signaled=True)
+        else:
+            key = hca.inc_rkey(mw.rkey)
+            request = hca.BindMw(mw, bind, rkey=key, wr_id=wr_id, signaled=True)
+            qp.post_send(request)
+            remote = request.remote
+        return {"addr": remote.addr, "rkey": remote.rkey}
 
     def put(self, offset: int, octets: bytes) -> None:
         self.arena[offset : offset + len(octets)] = octets
