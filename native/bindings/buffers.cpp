@@ -28,6 +28,17 @@ std::uint64_t buffer_address(nb::handle object) {
   return address;
 }
 
+// Address, bytes, and whether it is read-only, of a contiguous buffer.
+nb::tuple buffer_range(nb::handle object) {
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  const auto address = reinterpret_cast<std::uintptr_t>(buffer.buf);
+  const auto length = static_cast<std::size_t>(buffer.len);
+  const bool read_only = buffer.readonly != 0;
+  PyBuffer_Release(&buffer);
+  return nb::make_tuple(address, length, read_only);
+}
+
 }  // namespace
 
 void bind_buffers(nb::module_& module) {
@@ -48,6 +59,9 @@ void bind_buffers(nb::module_& module) {
   module.def("buffer_address", &buffer_address, nb::arg("object"),
              nb::sig("def buffer_address(object: object) -> int"),
              "Address of a contiguous buffer; it stays only while the caller holds an export.");
+  module.def("buffer_range", &buffer_range, nb::arg("object"),
+             nb::sig("def buffer_range(object: object) -> tuple[int, int, bool]"),
+             "Address, bytes, and whether it is read-only, of a contiguous buffer.");
 }
 
 }  // namespace softhca

@@ -3,6 +3,8 @@
 `softhca.open()` gives a device; everything else is made from it.
 """
 
+from softhca.invalidation.cache import CacheStatistics, RegistrationCache
+from softhca.invalidation.cached_region import CachedRegion
 from softhca.invalidation.channel import InvalidationChannel
 from softhca.invalidation.events import InvalidationEvent, InvalidationKind
 from softhca.verbs.ah import AH
@@ -93,6 +95,8 @@ __all__ = [
     "AtomicWrite",
     "BindInfo",
     "BindMw",
+    "CacheStatistics",
+    "CachedRegion",
     "CmpSwap",
     "CompletionError",
     "Counters",
@@ -131,6 +135,7 @@ __all__ = [
     "Reason",
     "Recv",
     "RegMr",
+    "RegistrationCache",
     "RemoteMemory",
     "SRQAttr",
     "SRQAttrMask",

@@ -1124,6 +1124,9 @@ def buffer_address(object: object) -> int:
     Address of a contiguous buffer; it stays only while the caller holds an export.
     """
 
+def buffer_range(object: object) -> tuple[int, int, bool]:
+    """Address, bytes, and whether it is read-only, of a contiguous buffer."""
+
 class Hca:
     """One adapter under its lock, with a driver or without."""
 

@@ -1,0 +1,87 @@
+"""What a registration cache lends."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.remote_memory import RemoteMemory, bounds_of
+
+if TYPE_CHECKING:
+    from softhca.verbs.mr import MR, Sge
+
+
+class CachedRegion:
+    """A buffer's registration, lent by a `RegistrationCache` until it is put back.
+
+    It names the buffer as a memory region would, though the region under it may be larger and lent
+    to others as well.
+
+    Attributes:
+        mr: The region under it.
+        addr: Address of the buffer, which is what the keys call its first byte.
+        length: Bytes of the buffer.
+    """
+
+    __slots__ = (
+        "_cookie",
+        "_dropped",
+        "_keys",
+        "_owner",
+        "_users",
+        "addr",
+        "length",
+        "mr",
+    )
+
+    def __init__(self, mr: MR, addr: int, length: int, owner: CachedRegion | None = None) -> None:
+        self.mr = mr
+        self.addr = addr
+        self.length = length
+        # The one that counts users: of a part, the whole.
+        self._owner = self if owner is None else owner
+        self._users = 0
+        self._cookie = 0
+        self._dropped = False
+        self._keys: list[tuple[int, int, int]] = []
+
+    @property
+    def lkey(self) -> int:
+        """Local key."""
+        return self.mr.lkey
+
+    @property
+    def rkey(self) -> int:
+        """Remote key; 0 if the registration gives no remote right."""
+        return self.mr.rkey
+
+    def __getitem__(self, part: slice) -> Sge:
+        """Returns bytes `part` of the buffer as a scatter/gather entry.
+
+        Raises:
+            VerbsError: EINVAL, if the part leaves the buffer, has a step, or is longer than an
+                entry's 32 bits of length.
+        """
+        start, stop = bounds_of(part, self.length)
+        offset = self.addr - self.mr.addr
+        return self.mr[offset + start : offset + stop]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __bool__(self) -> bool:
+        return True
+
+    def remote(self) -> RemoteMemory:
+        """The buffer as peers name it.
+
+        Raises:
+            VerbsError: EINVAL, if the registration gives no remote right.
+        """
+        if not self.mr.rkey:
+            raise VerbsError(errno.EINVAL, "access", self.mr.access, "has no remote right")
+        return RemoteMemory(self.addr, self.mr.rkey, self.length)
+
+    def __repr__(self) -> str:
+        return f"<CachedRegion lkey={self.mr.lkey:#x} addr={self.addr:#x} length={self.length}>"
