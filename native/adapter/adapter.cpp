@@ -2,6 +2,8 @@
 
 #include "adapter/adapter.hpp"
 
+#include <algorithm>
+
 #include "adapter/state.hpp"
 #include "vocabulary/enums.hpp"
 
@@ -91,7 +93,11 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
   return sent;
 }
 
-std::uint64_t Adapter::next_deadline_ns() const { return state_->timers.next_ns(); }
+std::uint64_t Adapter::next_deadline_ns() const {
+  const std::uint64_t next_ns = state_->timers.next_ns();
+  const auto& held_back = state_->held_back;
+  return held_back.empty() ? next_ns : std::min(next_ns, held_back.begin()->first);
+}
 
 void Adapter::advance(std::uint64_t now_ns) {
   State& s = *state_;
@@ -104,6 +110,7 @@ void Adapter::advance(std::uint64_t now_ns) {
     }
     s.timers.update(*qp);
   }
+  s.release_held_back();
   s.settle_overflows();
 }
 
@@ -122,12 +129,12 @@ bool Adapter::next_event(AsyncEvent& event) { return state_->async_events.pop(ev
 
 bool Adapter::has_event() const { return !state_->async_events.empty(); }
 
-bool Adapter::next_completion_event(AsyncEvent& event) {
-  if (state_->events.empty()) {
+bool Adapter::next_completion_event(CompletionEvent& event) {
+  if (state_->completion_events.empty()) {
     return false;
   }
-  event = state_->events.front();
-  state_->events.pop_front();
+  event = state_->completion_events.front();
+  state_->completion_events.pop_front();
   return true;
 }
 

@@ -76,8 +76,12 @@ struct ReceiveReport {
 struct AsyncEvent {
   EventType type = EventType::QP_FATAL;
   std::uint32_t object = 0;  // QPN, CQ, SRQ handle or port, by the event's type.
-  bool is_completion =
-      false;  // Not an asynchronous event: CQ `object` has a completion for its armed waiter.
+};
+
+// An armed CQ got the completion that it was armed for.
+struct CompletionEvent {
+  std::uint32_t cq = 0;
+  std::uint32_t channel = 0;  // What the CQ was attached to.
 };
 
 struct PortAttr {
@@ -137,8 +141,7 @@ class Adapter {
   // object one waits at a time, the latest; those of an object go with it.
   bool next_event(AsyncEvent& event);
   bool has_event() const;
-  // The same of armed completion queues.
-  bool next_completion_event(AsyncEvent& event);
+  bool next_completion_event(CompletionEvent& event);
 
   // The port's link came up or went down, which raises PORT_ACTIVE or PORT_ERR. A port that is down
   // takes no packet, and loses those it sends.
@@ -191,7 +194,14 @@ class Adapter {
   Result<std::uint32_t> cq_capacity(std::uint32_t cq) const;
   // Number of completions taken into `out`, or a refusal.
   Result<std::size_t> poll_cq(std::uint32_t cq, std::span<Completion> out);
+  // Where events of the CQ go, in the caller's numbers; 0: nobody wants them.
+  Status attach_cq(std::uint32_t cq, std::uint32_t channel);
   Status resize_cq(std::uint32_t cq, std::uint32_t cqe);
+  // An armed CQ holds its event back until `count` completions came or `period_ns` went by since
+  // the first of them; errors do not wait. A period of 0 holds nothing back.
+  Status moderate_cq(std::uint32_t cq, std::uint32_t count, std::uint64_t period_ns);
+  // The tokens (Completion::cqe) of a queue pair's completions that wait in a CQ.
+  Result<std::vector<std::uint64_t>> waiting_cqes(std::uint32_t cq, std::uint32_t qpn) const;
   // Arms the CQ: `flags` are 1 (solicited) or 2 (next completion), with 4 to report missed events.
   // The value is 1 if completions wait and their event may have been missed (only with flag 4),
   // else 0.
@@ -218,13 +228,14 @@ class Adapter {
   Status attach_mcast(std::uint32_t qpn, const Gid& gid);
   Status detach_mcast(std::uint32_t qpn, const Gid& gid);
 
-  // Post in order; `posted` says how many were taken before a refusal.
+  // Post in order; `posted` says how many were taken before a refusal. `cqes`, one for each request
+  // or none, come back as Completion::cqe.
   Status post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs, std::size_t& posted,
-                   std::uint64_t now_ns);
+                   std::uint64_t now_ns, std::span<const std::uint64_t> cqes = {});
   Status post_recv(std::uint32_t qpn, std::span<const RecvWr* const> wrs, std::size_t& posted,
-                   std::uint64_t now_ns);
+                   std::uint64_t now_ns, std::span<const std::uint64_t> cqes = {});
   Status post_srq_recv(std::uint32_t srq, std::span<const RecvWr* const> wrs, std::size_t& posted,
-                       std::uint64_t now_ns);
+                       std::uint64_t now_ns, std::span<const std::uint64_t> cqes = {});
 
  private:
   struct State;

@@ -236,7 +236,8 @@ Result<QpAttr> Adapter::query_qp(std::uint32_t qpn, QpInit& init) const {
 }
 
 Status Adapter::post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs,
-                          std::size_t& posted, std::uint64_t now_ns) {
+                          std::size_t& posted, std::uint64_t now_ns,
+                          std::span<const std::uint64_t> cqes) {
   State& s = *state_;
   s.now_ns = now_ns;
   posted = 0;
@@ -255,7 +256,7 @@ Status Adapter::post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs,
         route = s.route_to(ah->attr, qpn);
       }
     }
-    status = qp->post_send(*wr, route, ah_ok);
+    status = qp->post_send(*wr, route, ah_ok, cqes.empty() ? 0 : cqes[posted]);
     if (!status.ok()) {
       break;
     }
@@ -266,7 +267,8 @@ Status Adapter::post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs,
 }
 
 Status Adapter::post_recv(std::uint32_t qpn, std::span<const RecvWr* const> wrs,
-                          std::size_t& posted, std::uint64_t now_ns) {
+                          std::size_t& posted, std::uint64_t now_ns,
+                          std::span<const std::uint64_t> cqes) {
   State& s = *state_;
   s.now_ns = now_ns;
   posted = 0;
@@ -276,7 +278,7 @@ Status Adapter::post_recv(std::uint32_t qpn, std::span<const RecvWr* const> wrs,
   }
   Status status;
   for (const RecvWr* wr : wrs) {
-    status = qp->post_recv(*wr);
+    status = qp->post_recv(*wr, cqes.empty() ? 0 : cqes[posted]);
     if (!status.ok()) {
       break;
     }

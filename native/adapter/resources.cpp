@@ -1,5 +1,4 @@
-// Protection domains, memory regions, address handles, XRC domains, completion queues and shared
-// receive queues.
+// Protection domains, memory regions, address handles, XRC domains and shared receive queues.
 
 #include <algorithm>
 #include <utility>
@@ -126,81 +125,6 @@ Status Adapter::dealloc_xrcd(std::uint32_t handle) {
   return Status::success();
 }
 
-// --- completion queues
-// ----------------------------------------------------------------------------------------------
-
-Result<std::uint32_t> Adapter::create_cq(std::uint32_t cqe) {
-  const Limits& limits = state_->config.limits;
-  if (cqe == 0 || cqe > limits.max_cqe) {
-    return refuse(EINVAL, "cqe", cqe, "must be 1 to max_cqe");
-  }
-  if (state_->cqs.full()) {
-    return refuse(ENOMEM, "max_cq", limits.max_cq, "completion queues exist already");
-  }
-  // The queue tells its handle in events, so it is made in two steps.
-  const std::uint32_t handle = state_->cqs.insert(nullptr);
-  state_->cqs.place(handle, std::make_unique<CompletionQueue>(handle, cqe));
-  return handle;
-}
-
-Status Adapter::destroy_cq(std::uint32_t handle) {
-  const CompletionQueue* cq = state_->cqs.find(handle);
-  if (cq == nullptr) {
-    return no_such("cq", handle);
-  }
-  if (cq->users != 0) {
-    return in_use("cq", cq->users);
-  }
-  state_->cqs.erase(handle);
-  state_->async_events.forget_cq(handle);
-  return Status::success();
-}
-
-Result<std::uint32_t> Adapter::cq_capacity(std::uint32_t handle) const {
-  const CompletionQueue* cq = state_->cqs.find(handle);
-  if (cq == nullptr) {
-    return no_such("cq", handle);
-  }
-  return cq->capacity();
-}
-
-Result<std::size_t> Adapter::poll_cq(std::uint32_t handle, std::span<Completion> out) {
-  CompletionQueue* cq = state_->cqs.find(handle);
-  if (cq == nullptr) {
-    return no_such("cq", handle);
-  }
-  return cq->poll(out);
-}
-
-Status Adapter::resize_cq(std::uint32_t handle, std::uint32_t cqe) {
-  CompletionQueue* cq = state_->cqs.find(handle);
-  if (cq == nullptr) {
-    return no_such("cq", handle);
-  }
-  if (cqe == 0 || cqe > state_->config.limits.max_cqe) {
-    return refuse(EINVAL, "cqe", cqe, "must be 1 to max_cqe");
-  }
-  if (!cq->resize(cqe)) {
-    return refuse(EINVAL, "cqe", cqe, "is below the number of completions that wait");
-  }
-  return Status::success();
-}
-
-Result<int> Adapter::req_notify_cq(std::uint32_t handle, std::uint32_t flags) {
-  CompletionQueue* cq = state_->cqs.find(handle);
-  if (cq == nullptr) {
-    return no_such("cq", handle);
-  }
-  const std::uint32_t kind = flags & 3;
-  if ((flags & ~7u) != 0 || (kind != 1 && kind != 2)) {
-    return refuse(EINVAL, "flags", flags,
-                  "must be one of SOLICITED (1) and NEXT_COMP (2), with or without "
-                  "REPORT_MISSED_EVENTS (4)");
-  }
-  cq->arm(kind == 1);
-  return (flags & 4) != 0 && cq->count() != 0 ? 1 : 0;
-}
-
 // --- shared receive queues
 // ------------------------------------------------------------------------------------------
 
@@ -308,7 +232,8 @@ Status Adapter::destroy_srq(std::uint32_t handle) {
 }
 
 Status Adapter::post_srq_recv(std::uint32_t handle, std::span<const RecvWr* const> wrs,
-                              std::size_t& posted, std::uint64_t now_ns) {
+                              std::size_t& posted, std::uint64_t now_ns,
+                              std::span<const std::uint64_t> cqes) {
   state_->now_ns = now_ns;
   posted = 0;
   SharedReceiveQueue* srq = state_->srqs.find(handle);
@@ -322,7 +247,7 @@ Status Adapter::post_srq_recv(std::uint32_t handle, std::span<const RecvWr* cons
     if (srq->ring.full()) {
       return refuse(ENOMEM, "max_wr", srq->ring.capacity(), "the shared receive queue is full");
     }
-    srq->ring.push(wr->wr_id, wr->sges);
+    srq->ring.push(wr->wr_id, wr->sges, cqes.empty() ? 0 : cqes[posted]);
     ++posted;
   }
   return Status::success();

@@ -29,9 +29,17 @@ Adapter::State::State(AdapterConfig adapter_config)
 void Adapter::State::complete(CompletionQueue& cq, const Completion& completion) {
   Completion stamped = completion;
   stamped.timestamp_ns = now_ns;
-  switch (cq.push(stamped)) {
+  const std::uint64_t held_ns = cq.notify_deadline_ns();
+  const CompletionQueue::Push outcome = cq.push(stamped);
+  if (cq.notify_deadline_ns() != held_ns) {
+    held_back.erase({held_ns, cq.handle()});
+    if (cq.notify_deadline_ns() != kNever) {
+      held_back.insert({cq.notify_deadline_ns(), cq.handle()});
+    }
+  }
+  switch (outcome) {
     case CompletionQueue::Push::ADDED_AND_NOTIFY:
-      events.push_back({EventType::CQ_ERR, cq.handle(), true});
+      notify(cq);
       break;
     case CompletionQueue::Push::OVERFLOW:
       raise(EventType::CQ_ERR, cq.handle());
@@ -45,6 +53,23 @@ void Adapter::State::complete(CompletionQueue& cq, const Completion& completion)
       break;
     case CompletionQueue::Push::ADDED:
       break;
+  }
+}
+
+void Adapter::State::notify(const CompletionQueue& cq) {
+  if (cq.channel != 0) {
+    completion_events.push_back({cq.handle(), cq.channel});
+  }
+}
+
+// Moderated CQs whose period is over.
+void Adapter::State::release_held_back() {
+  while (!held_back.empty() && held_back.begin()->first <= now_ns) {
+    CompletionQueue* cq = cqs.find(held_back.begin()->second);
+    held_back.erase(held_back.begin());
+    if (cq != nullptr && cq->notify_now()) {
+      notify(*cq);
+    }
   }
 }
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "adapter/adapter.hpp"
@@ -41,6 +43,8 @@ struct Adapter::State final : Services {
   SharedReceiveQueue* find_xrc_srq(std::uint32_t srqn, std::uint32_t xrcd) override;
   CompletionQueue* find_cq(std::uint32_t cq) override { return cqs.find(cq); }
 
+  void notify(const CompletionQueue& cq);
+  void release_held_back();
   // Ends every call that may have added completions: an overflowed CQ takes its queue pairs to
   // error.
   void settle_overflows();
@@ -64,10 +68,12 @@ struct Adapter::State final : Services {
   QpTimers timers;
   IcrcTrust icrc_trust;
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets.
-  std::deque<AsyncEvent> events;    // Of armed completion queues.
   EventList async_events;
   bool port_active;
   bool failed = false;  // For good.
+  std::deque<CompletionEvent> completion_events;
+  // When moderated CQs let go of their events, and which.
+  std::set<std::pair<std::uint64_t, std::uint32_t>> held_back;
   std::vector<std::uint32_t> overflowed_cqs;
   std::map<std::array<std::uint8_t, 16>, std::vector<std::uint32_t>> multicast;
 };

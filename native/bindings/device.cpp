@@ -159,10 +159,7 @@ void bind_opening(HcaClass& hca) {
 
 void bind_events(HcaClass& hca) {
   hca.def("next_async_event", [](Hca& self) { return event_of(self.next_async_event()); })
-      .def("next_completion_event",
-           [](Hca& self) { return event_of(self.next_completion_event()); })
-      .def_prop_ro("async_event_fd", &Hca::async_event_fd)
-      .def_prop_ro("completion_event_fd", &Hca::completion_event_fd);
+      .def_prop_ro("async_event_fd", &Hca::async_event_fd);
 }
 
 }  // namespace

@@ -29,10 +29,22 @@ void Hca::close() {
 }
 
 Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out) {
+  const Result<std::size_t> waiting = poll_waiting(cq, out);
+  if (!waiting.ok() || waiting.value > 0 || !driver_) return waiting;
   const nanobind::gil_scoped_release release;
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
-  if (driver_) return driver_->poll_cq(cq, out);
+  return driver_->poll_cq(cq, out);
+}
+
+Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> out) {
+  const InUse in_use(*this);
+  if (!in_use.status().ok()) return in_use.status();
+  if (guarded_->mutex.try_lock()) {
+    const std::lock_guard lock(guarded_->mutex, std::adopt_lock);
+    return guarded_->adapter.poll_cq(cq, out);
+  }
+  const nanobind::gil_scoped_release release;
   const std::lock_guard lock(guarded_->mutex);
   return guarded_->adapter.poll_cq(cq, out);
 }
@@ -51,18 +63,6 @@ Result<std::optional<AsyncEvent>> Hca::next_async_event() {
   }
   if (!taken.ok()) return taken.status;
   return taken.value ? std::optional(event) : std::nullopt;
-}
-
-Result<std::optional<AsyncEvent>> Hca::next_completion_event() {
-  AsyncEvent event;
-  if (!driver_) {
-    return call([&](Adapter& adapter) -> Result<std::optional<AsyncEvent>> {
-      return adapter.next_completion_event(event) ? std::optional(event) : std::nullopt;
-    });
-  }
-  const InUse in_use(*this);
-  if (!in_use.status().ok()) return in_use.status();
-  return driver_->completion_events().pop(event) ? std::optional(event) : std::nullopt;
 }
 
 DriverError Hca::join_group(const Gid& group) {
@@ -87,7 +87,5 @@ Result<std::optional<DriverCounters>> Hca::driver_counters() {
 }
 
 int Hca::async_event_fd() { return driver_ ? driver_->event_fd() : -1; }
-
-int Hca::completion_event_fd() { return driver_ ? driver_->completion_events().fd() : -1; }
 
 }  // namespace softhca

@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "bindings/cqe_table.hpp"
+#include "driver/completion_sink.hpp"
 #include "driver/driver.hpp"
 #include "driver/fork_generation.hpp"
 #include "driver/guarded_adapter.hpp"
@@ -33,6 +35,13 @@ class Hca {
   // lock and without the GIL. What it wants sent is sent.
   template <class Verb>
   auto call(Verb&& verb) {
+    const nanobind::gil_scoped_release release;
+    return call_without_gil(std::forward<Verb>(verb));
+  }
+
+  // The same for a thread that does not hold the GIL.
+  template <class Verb>
+  auto call_without_gil(Verb&& verb) {
     auto timed = [&](Adapter& adapter, std::uint64_t now_ns) {
       if constexpr (std::is_invocable_v<Verb, Adapter&>) {
         return verb(adapter);
@@ -41,12 +50,13 @@ class Hca {
       }
     };
     using Outcome = decltype(timed(std::declval<Adapter&>(), std::uint64_t{0}));
-    const nanobind::gil_scoped_release release;
     const InUse in_use(*this);
     if (!in_use.status().ok()) return Outcome(in_use.status());
     if (driver_) return driver_->with_adapter(timed);
     const std::lock_guard lock(guarded_->mutex);
-    return timed(guarded_->adapter, now_ns_);
+    auto outcome = timed(guarded_->adapter, now_ns_);
+    simulated_sinks_.notify_all(guarded_->adapter);
+    return outcome;
   }
 
   // The same at a time that the caller sets; for simulation only.
@@ -62,12 +72,18 @@ class Hca {
 
   // Polls a CQ; one that is empty makes progress first.
   Result<std::size_t> poll(std::uint32_t cq, std::span<Completion> out);
+  // Polls without progress, and without letting the GIL go if nobody else is at the adapter.
+  Result<std::size_t> poll_waiting(std::uint32_t cq, std::span<Completion> out);
 
   Result<std::optional<AsyncEvent>> next_async_event();
-  Result<std::optional<AsyncEvent>> next_completion_event();
-  // Descriptors that are readable while there is an event of the kind; -1 in a simulation.
+  // A descriptor that is readable while there is an event; -1 in a simulation.
   int async_event_fd();
-  int completion_event_fd();
+
+  SinkTable& completion_sinks() { return driver_ ? driver_->completion_sinks() : simulated_sinks_; }
+  bool is_simulated() const { return driver_ == nullptr; }
+
+  // Callbacks of work requests under way. Belongs to who holds the GIL.
+  CqeTable cqes;
 
   // Membership of the link; nothing to do in a simulation.
   DriverError join_group(const Gid& group);
@@ -99,6 +115,7 @@ class Hca {
   std::shared_ptr<GuardedAdapter> guarded_;
   std::unique_ptr<Driver> driver_;
   std::uint64_t now_ns_ = 0;  // Simulation; under the lock.
+  SinkTable simulated_sinks_;
   std::atomic<int> calls_{0};
   std::atomic<bool> closed_{false};
 };

@@ -19,6 +19,8 @@ NB_MODULE(_adapter, module) {
   bind_queues(hca);
   bind_queue_pairs(hca);
   bind_completions(module, hca);
+  bind_completion_sinks(module, hca);
+  bind_callbacks(module, hca);
   bind_simulation(module, hca);
   bind_invalidation(module, hca);
 }

@@ -19,6 +19,8 @@ void bind_memory(HcaClass& hca);
 void bind_queues(HcaClass& hca);
 void bind_queue_pairs(HcaClass& hca);
 void bind_completions(nb::module_& module, HcaClass& hca);
+void bind_callbacks(nb::module_& module, HcaClass& hca);
+void bind_completion_sinks(nb::module_& module, HcaClass& hca);
 void bind_simulation(nb::module_& module, HcaClass& hca);
 void bind_invalidation(nb::module_& module, HcaClass& hca);
 

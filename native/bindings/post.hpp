@@ -1,8 +1,10 @@
 // Posting: one work request or a list of them, handed to the adapter in one call.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "bindings/casters.hpp"
@@ -26,19 +28,34 @@ const Wr* work_request(nb::handle object) {
   return wr;
 }
 
-// `submit(adapter, list, posted, now_ns)` posts. A refusal is raised with the work request that it
-// is about; what came before it stays posted.
+// Notes the callback of a work request that has one, and returns its number; 0 if it has none.
+template <class Wr>
+std::uint64_t note_cqe(Hca& hca, nb::handle object, const Wr& wr, PostedTo to) {
+  if (!wr.has_cqe) return 0;
+  bool signaled = true;
+  if constexpr (std::is_same_v<Wr, SendWr>) signaled = (wr.send_flags & kSendSignaled) != 0;
+  return hca.cqes.add(object.attr("cqe"), object, to, signaled);
+}
+
+// `submit(adapter, list, posted, now_ns, cqes)` posts. A refusal is raised with the work request
+// that it is about; what came before it stays posted.
 template <class Wr, class Submit>
-void post(Hca& hca, nb::handle wrs, Submit&& submit) {
+void post(Hca& hca, nb::handle wrs, PostedTo to, Submit&& submit) {
   std::size_t posted = 0;
-  auto submit_all = [&](std::span<const Wr* const> list) {
-    return hca.call([&](Adapter& adapter, std::uint64_t now_ns) {
-      return submit(adapter, list, posted, now_ns);
+  auto submit_all = [&](std::span<const Wr* const> list, std::span<const std::uint64_t> cqes) {
+    const Status status = hca.call([&](Adapter& adapter, std::uint64_t now_ns) {
+      return submit(adapter, list, posted, now_ns, cqes);
     });
+    // A completion may have come already; what was not posted will never have one.
+    for (const std::uint64_t cqe : cqes.subspan(std::min(posted, cqes.size()))) {
+      hca.cqes.remove(cqe);
+    }
+    return status;
   };
   if (nb::isinstance<Wr>(wrs)) {
     const std::array<const Wr*, 1> single{work_request<Wr>(wrs)};
-    const Status status = submit_all(single);
+    const std::array<std::uint64_t, 1> cqe{note_cqe(hca, wrs, *single[0], to)};
+    const Status status = submit_all(single, cqe);
     if (!status.ok()) raise_refusal(status, wrs);
     return;
   }
@@ -50,7 +67,12 @@ void post(Hca& hca, nb::handle wrs, Submit&& submit) {
   for (nb::handle wr : kept) {
     list.push_back(work_request<Wr>(wr));
   }
-  const Status status = submit_all(list);
+  std::vector<std::uint64_t> cqes;
+  cqes.reserve(kept.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    cqes.push_back(note_cqe(hca, kept[i], *list[i], to));
+  }
+  const Status status = submit_all(list, cqes);
   if (!status.ok()) raise_refusal(status, kept[posted]);
 }
 

@@ -10,10 +10,9 @@ void bind_posting(HcaClass& hca) {
          "post_send",
          [](Hca& self, std::uint32_t qpn, nb::handle wrs) {
            post<SendWr>(
-               self, wrs,
-               [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns) {
-                 return adapter.post_send(qpn, list, posted, now_ns);
-               });
+               self, wrs, {PostedTo::Kind::SEND, qpn},
+               [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns,
+                   auto cqes) { return adapter.post_send(qpn, list, posted, now_ns, cqes); });
          },
          nb::arg("qpn"), nb::arg("wrs").none(),
          nb::sig("def post_send(self, qpn: int, wrs: SendWr | Sequence[SendWr]) -> None"))
@@ -21,10 +20,9 @@ void bind_posting(HcaClass& hca) {
           "post_recv",
           [](Hca& self, std::uint32_t qpn, nb::handle wrs) {
             post<RecvWr>(
-                self, wrs,
-                [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns) {
-                  return adapter.post_recv(qpn, list, posted, now_ns);
-                });
+                self, wrs, {PostedTo::Kind::RECEIVE, qpn},
+                [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns,
+                    auto cqes) { return adapter.post_recv(qpn, list, posted, now_ns, cqes); });
           },
           nb::arg("qpn"), nb::arg("wrs").none(),
           nb::sig("def post_recv(self, qpn: int, wrs: RecvWr | Sequence[RecvWr]) -> None"));
@@ -54,7 +52,10 @@ void bind_queue_pairs(HcaClass& hca) {
   hca.def(
          "create_qp",
          [](Hca& self, QpInit& init) {
-           return demand(self.call([&](Adapter& adapter) { return adapter.create_qp(init); }));
+           const std::uint32_t qpn =
+               demand(self.call([&](Adapter& adapter) { return adapter.create_qp(init); }));
+           if (init.sq_sig_all) self.cqes.all_signaled(qpn);
+           return qpn;
          },
          nb::arg("init"), "Returns the QPN; `init.cap` becomes what was given.")
       .def(

@@ -9,6 +9,8 @@ void bind_queues(HcaClass& hca) {
       .def("destroy_cq", verb(&Adapter::destroy_cq), nb::arg("cq"))
       .def("cq_capacity", verb(&Adapter::cq_capacity), nb::arg("cq"))
       .def("resize_cq", verb(&Adapter::resize_cq), nb::arg("cq"), nb::arg("cqe"))
+      .def("moderate_cq", verb(&Adapter::moderate_cq), nb::arg("cq"), nb::arg("count"),
+           nb::arg("period_ns"))
       .def("req_notify_cq", verb(&Adapter::req_notify_cq), nb::arg("cq"), nb::arg("flags"))
       .def("create_srq", verb(&Adapter::create_srq), nb::arg("pd"), nb::arg("attr"),
            nb::arg("xrcd"), nb::arg("cq"))
@@ -21,10 +23,9 @@ void bind_queues(HcaClass& hca) {
           "post_srq_recv",
           [](Hca& self, std::uint32_t srq, nb::handle wrs) {
             post<RecvWr>(
-                self, wrs,
-                [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns) {
-                  return adapter.post_srq_recv(srq, list, posted, now_ns);
-                });
+                self, wrs, {PostedTo::Kind::SHARED, srq},
+                [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns,
+                    auto cqes) { return adapter.post_srq_recv(srq, list, posted, now_ns, cqes); });
           },
           nb::arg("srq"), nb::arg("wrs").none(),
           nb::sig("def post_srq_recv(self, srq: int, wrs: RecvWr | Sequence[RecvWr]) -> None"));

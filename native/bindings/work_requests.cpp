@@ -41,9 +41,10 @@ void bind_send_wr(nb::module_& module) {
              std::uint32_t send_flags, std::uint32_t immediate, std::uint32_t invalidate_rkey,
              std::uint64_t remote_address, std::uint32_t rkey, std::uint64_t compare_add,
              std::uint64_t swap, std::uint32_t ah, std::uint32_t remote_qpn,
-             std::uint32_t remote_qkey, std::uint32_t xrc_srqn, const MemoryTuple& memory,
+             std::uint32_t remote_qkey, std::uint32_t xrc_srqn, bool has_cqe, const MemoryTuple& memory,
              std::uint64_t compare_mask, std::uint64_t swap_mask, const FlushTuple& flush) {
             new (self) SendWr{.wr_id = wr_id,
+                              .has_cqe = has_cqe,
                               .opcode = opcode,
                               .send_flags = send_flags,
                               .immediate = immediate,
@@ -66,7 +67,7 @@ void bind_send_wr(nb::module_& module) {
           nb::arg("send_flags") = 0, nb::arg("immediate") = 0, nb::arg("invalidate_rkey") = 0,
           nb::arg("remote_address") = 0, nb::arg("rkey") = 0, nb::arg("compare_add") = 0,
           nb::arg("swap") = 0, nb::arg("ah") = 0, nb::arg("remote_qpn") = 0,
-          nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0, nb::arg("memory") = MemoryTuple(),
+          nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0, nb::arg("has_cqe") = false, nb::arg("memory") = MemoryTuple(),
           nb::arg("compare_mask") = 0, nb::arg("swap_mask") = 0, nb::arg("flush") = FlushTuple())
       .def_ro("wr_id", &SendWr::wr_id)
       .def_ro("opcode", &SendWr::opcode)
@@ -90,10 +91,10 @@ void bind_work_requests(nb::module_& module) {
   nb::class_<RecvWr>(module, "RecvWr", "A work request for a receive queue; immutable.")
       .def(
           "__init__",
-          [](RecvWr* self, const std::vector<SgeTuple>& sges, std::uint64_t wr_id) {
-            new (self) RecvWr{.wr_id = wr_id, .sges = sges_of(sges)};
+          [](RecvWr* self, const std::vector<SgeTuple>& sges, std::uint64_t wr_id, bool has_cqe) {
+            new (self) RecvWr{.wr_id = wr_id, .has_cqe = has_cqe, .sges = sges_of(sges)};
           },
-          nb::arg("sges"), nb::kw_only(), nb::arg("wr_id") = 0)
+          nb::arg("sges"), nb::kw_only(), nb::arg("wr_id") = 0, nb::arg("has_cqe") = false)
       .def_ro("wr_id", &RecvWr::wr_id);
 }
 

@@ -57,9 +57,6 @@ DriverError Driver::open_descriptors() {
   if (const int error = async_bell_.open(); error != 0) {
     return system_error("cannot make an event descriptor", error);
   }
-  if (const int error = completion_events_.open(); error != 0) {
-    return system_error("cannot make an event descriptor", error);
-  }
   if (const int error = timer_.open(); error != 0) {
     return system_error("cannot make a timer", error);
   }
@@ -81,7 +78,7 @@ DriverError Driver::start() {
   ++loopback_faults.seed;
   engine_ = std::make_unique<Engine>(guarded_, std::move(wire),
                                      with_faults(std::make_unique<LoopbackLink>(), loopback_faults),
-                                     std::move(capture), async_bell_, completion_events_);
+                                     std::move(capture), async_bell_, *completion_sinks_);
   ready_fd_ = engine_->wire().ready_fd();
   address_ = udp_->local();
   address_condition_.link_up = guarded_->adapter.config().port_active;
@@ -145,7 +142,7 @@ void Driver::abandon() {
   address_monitor_.close();
   timer_.abandon();
   async_bell_.abandon();
-  completion_events_.abandon();
+  static_cast<void>(completion_sinks_.release());
 }
 
 Status Driver::usable() const {

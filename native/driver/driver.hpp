@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "driver/clock.hpp"
+#include "driver/completion_sink.hpp"
 #include "driver/deadline_timer.hpp"
 #include "driver/engine.hpp"
 #include "driver/event_bell.hpp"
-#include "driver/event_queue.hpp"
 #include "driver/guarded_adapter.hpp"
 #include "link/address_monitor.hpp"
 #include "link/fault_link.hpp"
@@ -84,8 +84,9 @@ class Driver {
   Result<bool> next_event(AsyncEvent& event);
   // Readable while there is one, and for good once the driver is closed.
   int event_fd() const { return async_bell_.fd(); }
-  // Completion events of armed CQs, with a descriptor that is readable while there are any.
-  EventQueue& completion_events() { return completion_events_; }
+  // Where completion events of armed CQs go: what Adapter::attach_cq() takes is a number of this
+  // table.
+  SinkTable& completion_sinks() { return *completion_sinks_; }
 
   DriverCounters counters();
 
@@ -120,7 +121,7 @@ class Driver {
   std::shared_ptr<GuardedAdapter> guarded_;
   DriverOptions options_;
   EventBell async_bell_;
-  EventQueue completion_events_;
+  std::unique_ptr<SinkTable> completion_sinks_ = std::make_unique<SinkTable>();
 
   // What follows belongs to whoever holds engine_busy_. A flag, not a mutex: nobody waits for it,
   // work is left for its holder instead.

@@ -29,13 +29,13 @@ std::uint64_t after(std::uint64_t since_ns, std::uint64_t delay_ns) {
 
 Engine::Engine(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<Link> wire,
                std::unique_ptr<Link> loopback, Capture capture, EventBell& async_bell,
-               EventQueue& completion_events)
+               SinkTable& completion_sinks)
     : guarded_(std::move(adapter)),
       wire_(std::move(wire)),
       loopback_(std::move(loopback)),
       capture_(std::move(capture)),
       async_bell_(async_bell),
-      completion_events_(completion_events),
+      completion_sinks_(completion_sinks),
       own_(guarded_->adapter.config().gids),
       filled_(kLinkBatch),
       buffers_(std::make_unique<std::uint8_t[]>(kLinkBatch * kDatagramBufferBytes)) {}
@@ -137,8 +137,7 @@ void Engine::fill(Adapter& adapter, std::uint64_t now_ns) {
 }
 
 void Engine::drain_events(Adapter& adapter) {
-  AsyncEvent event;
-  while (adapter.next_completion_event(event)) completion_events_.push(event);
+  completion_sinks_.notify_all(adapter);
   async_bell_.set(adapter.has_event());
 }
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "driver/completion_sink.hpp"
 #include "driver/event_bell.hpp"
-#include "driver/event_queue.hpp"
 #include "driver/guarded_adapter.hpp"
 #include "link/capture.hpp"
 #include "link/link.hpp"
@@ -23,7 +23,7 @@ class Engine {
   // `loopback` carries packets to our own addresses, `wire` all others.
   Engine(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<Link> wire,
          std::unique_ptr<Link> loopback, Capture capture, EventBell& async_bell,
-         EventQueue& completion_events);
+         SinkTable& completion_sinks);
 
   // `receive`: fetch from the wire. `transmit`: the adapter was called since the last round and may
   // have something to send. True: another round finds more to do at once.
@@ -67,7 +67,7 @@ class Engine {
   std::unique_ptr<Link> loopback_;
   Capture capture_;
   EventBell& async_bell_;
-  EventQueue& completion_events_;
+  SinkTable& completion_sinks_;
   std::vector<Gid> own_;
 
   Incoming from_wire_;

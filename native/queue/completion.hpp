@@ -9,6 +9,8 @@ namespace softhca {
 
 struct Completion {
   std::uint64_t wr_id = 0;
+  // A number that whoever posted gave besides the wr_id; 0 if none. It names a callback.
+  std::uint64_t cqe = 0;
   WcStatus status = WcStatus::SUCCESS;
   WcOpcode opcode = WcOpcode::SEND;
   std::uint8_t sl = 0;

@@ -13,15 +13,51 @@ CompletionQueue::Push CompletionQueue::push(const Completion& completion) {
     return Push::OVERFLOW;
   }
   ring_[tail_++ % ring_.size()] = completion;
-  const bool fires =
-      arming_ == Arming::ANY ||
-      (arming_ == Arming::SOLICITED &&
-       (completion.status != WcStatus::SUCCESS || (completion.is_receive && completion.solicited)));
-  if (!fires) {
+  if (!fires(completion) || hold_back(completion)) {
     return Push::ADDED;
   }
-  arming_ = Arming::NONE;
+  notify_now();
   return Push::ADDED_AND_NOTIFY;
+}
+
+bool CompletionQueue::fires(const Completion& completion) const {
+  switch (arming_) {
+    case Arming::NONE:
+      return false;
+    case Arming::SOLICITED:
+      return completion.status != WcStatus::SUCCESS ||
+             (completion.is_receive && completion.solicited);
+    case Arming::ANY:
+      return true;
+  }
+  return false;
+}
+
+bool CompletionQueue::hold_back(const Completion& completion) {
+  if (moderated_period_ns_ == 0 || completion.status != WcStatus::SUCCESS) {
+    return false;
+  }
+  ++held_back_;
+  if (moderated_count_ != 0 && held_back_ >= moderated_count_) {
+    return false;
+  }
+  if (notify_deadline_ns_ == kNever) {
+    notify_deadline_ns_ = completion.timestamp_ns + moderated_period_ns_;
+  }
+  return true;
+}
+
+void CompletionQueue::moderate(std::uint32_t count, std::uint64_t period_ns) {
+  moderated_count_ = count;
+  moderated_period_ns_ = period_ns;
+}
+
+bool CompletionQueue::notify_now() {
+  const bool was_armed = arming_ != Arming::NONE;
+  arming_ = Arming::NONE;
+  held_back_ = 0;
+  notify_deadline_ns_ = kNever;
+  return was_armed;
 }
 
 std::size_t CompletionQueue::poll(std::span<Completion> out) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "queue/completion.hpp"
+#include "vocabulary/time.hpp"
 
 namespace softhca {
 
@@ -21,7 +22,8 @@ class CompletionQueue {
   std::uint32_t capacity() const { return static_cast<std::uint32_t>(ring_.size()); }
   std::uint32_t count() const { return static_cast<std::uint32_t>(tail_ - head_); }
 
-  // OVERFLOW is said once; the queue is then dead, and later pushes are DISCARDED.
+  // OVERFLOW is said once; the queue is then dead, and later pushes are DISCARDED. Changes
+  // notify_deadline_ns(); the time is the completion's.
   Push push(const Completion& completion);
   std::size_t poll(std::span<Completion> out);
 
@@ -29,19 +31,42 @@ class CompletionQueue {
   // changes nothing.
   void arm(bool solicited_only);
 
+  // Moderation: how many completions, and how long after the first of them, until an armed queue
+  // notifies. A period of 0 is none.
+  void moderate(std::uint32_t count, std::uint64_t period_ns);
+  // When a notification that is held back must go; kNever if none is.
+  std::uint64_t notify_deadline_ns() const { return notify_deadline_ns_; }
+  // Lets go of it; true if there was one.
+  bool notify_now();
+
   // Takes out what belongs to a queue pair that is being destroyed.
   void purge(std::uint32_t qpn);
   // False: `capacity` is below what waits in it. Keeps content and order.
   bool resize(std::uint32_t capacity);
 
-  std::uint32_t users = 0;  // Queue pairs and SRQs that complete here.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (std::uint64_t at = head_; at != tail_; ++at) {
+      visit(ring_[at % ring_.size()]);
+    }
+  }
+
+  std::uint32_t channel = 0;  // Where its events go, in the numbers of whoever made it.
+  std::uint32_t users = 0;    // Queue pairs and SRQs that complete here.
 
  private:
+  bool fires(const Completion& completion) const;
+  bool hold_back(const Completion& completion);
+
   std::uint32_t handle_;
   std::vector<Completion> ring_;
   std::uint64_t head_ = 0;
   std::uint64_t tail_ = 0;
   Arming arming_ = Arming::NONE;
+  std::uint32_t moderated_count_ = 1;
+  std::uint64_t moderated_period_ns_ = 0;
+  std::uint32_t held_back_ = 0;  // Completions that an armed queue has not told of.
+  std::uint64_t notify_deadline_ns_ = kNever;
   bool overflowed_ = false;
 };
 

@@ -12,9 +12,9 @@ void ReceiveRing::allocate(std::uint32_t capacity, std::uint32_t max_sge) {
   sges_.resize(slots * max_sge);
 }
 
-void ReceiveRing::push(std::uint64_t wr_id, std::span<const Sge> sges) {
+void ReceiveRing::push(std::uint64_t wr_id, std::span<const Sge> sges, std::uint64_t cqe) {
   const std::size_t slot = tail_ % entries_.size();
-  entries_[slot] = {wr_id, static_cast<std::uint32_t>(sges.size())};
+  entries_[slot] = {wr_id, cqe, static_cast<std::uint32_t>(sges.size())};
   std::copy(sges.begin(), sges.end(), sges_.begin() + static_cast<std::ptrdiff_t>(slot * max_sge_));
   ++tail_;
 }
@@ -23,6 +23,7 @@ void ReceiveRing::pop(TakenReceive& taken) {
   const std::size_t slot = head_ % entries_.size();
   const Entry& entry = entries_[slot];
   taken.wr_id = entry.wr_id;
+  taken.cqe = entry.cqe;
   taken.capacity_bytes = 0;
   taken.sges.clear();
   for (std::uint32_t at = 0; at < entry.sge_count; ++at) {

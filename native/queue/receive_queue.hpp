@@ -13,6 +13,7 @@ namespace softhca {
 // it.
 struct TakenReceive {
   std::uint64_t wr_id = 0;
+  std::uint64_t cqe = 0;  // See Completion.
   std::uint64_t capacity_bytes = 0;
   std::vector<Sge> sges;
 };
@@ -29,13 +30,14 @@ class ReceiveRing {
   std::uint32_t max_sge() const { return max_sge_; }
 
   // Preconditions: not full; at most max_sge entries.
-  void push(std::uint64_t wr_id, std::span<const Sge> sges);
+  void push(std::uint64_t wr_id, std::span<const Sge> sges, std::uint64_t cqe = 0);
   // Precondition: not empty. Reuses the storage of `taken`.
   void pop(TakenReceive& taken);
 
  private:
   struct Entry {
     std::uint64_t wr_id = 0;
+    std::uint64_t cqe = 0;
     std::uint32_t sge_count = 0;
   };
   std::vector<Entry> entries_;

@@ -19,6 +19,7 @@ namespace softhca {
 // One work request on its way. What is behind `length` belongs to the requester.
 struct SendWqe {
   std::uint64_t wr_id = 0;
+  std::uint64_t cqe = 0;  // See Completion.
   std::uint64_t remote_address = 0;
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;

@@ -28,6 +28,7 @@ struct FlushWork {
 // ibv_send_wr without its pointers. Reusable: posting copies it.
 struct SendWr {
   std::uint64_t wr_id = 0;
+  bool has_cqe = false;  // Who posts gives a number for a callback besides.
   WrOpcode opcode = WrOpcode::SEND;
   std::uint32_t send_flags = 0;  // SendFlags.
   std::uint32_t immediate = 0;   // Big-endian integer on the wire.
@@ -49,6 +50,7 @@ struct SendWr {
 
 struct RecvWr {
   std::uint64_t wr_id = 0;
+  bool has_cqe = false;
   std::vector<Sge> sges;
 };
 

@@ -5,11 +5,9 @@
 
 #include "vocabulary/bytes.hpp"
 #include "vocabulary/route.hpp"
+#include "vocabulary/time.hpp"
 
 namespace softhca {
-
-// A deadline that never comes.
-inline constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
 // A packet to send: `datagram` is BTH to ICRC, lying in the buffer that next_packet() was given.
 struct OutgoingPacket {

@@ -73,7 +73,7 @@ Status QueuePair::check_request(const SendWr& wr, std::uint64_t& length) const {
   return Status::success();
 }
 
-Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok) {
+Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok, std::uint64_t cqe) {
   std::uint64_t length = 0;
   if (Status status = check_post_state(); !status.ok()) {
     return status;
@@ -84,6 +84,7 @@ Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok) {
   SendWqe& wqe = sq.next_entry();
   wqe = {};
   wqe.wr_id = wr.wr_id;
+  wqe.cqe = cqe;
   wqe.opcode = wr.opcode;
   wqe.send_flags = static_cast<std::uint8_t>(wr.send_flags);
   wqe.immediate = wr.immediate;
@@ -123,7 +124,7 @@ Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok) {
   return Status::success();
 }
 
-Status QueuePair::post_recv(const RecvWr& wr) {
+Status QueuePair::post_recv(const RecvWr& wr, std::uint64_t cqe) {
   if (init.type == QpType::XRC_RECV || init.type == QpType::XRC_SEND) {
     return refuse(EINVAL, "qp", qpn, "an XRC queue pair has no receive queue");
   }
@@ -139,7 +140,7 @@ Status QueuePair::post_recv(const RecvWr& wr) {
   if (rq.full()) {
     return refuse(ENOMEM, "max_recv_wr", init.cap.max_recv_wr, "the receive queue is full");
   }
-  rq.push(wr.wr_id, wr.sges);
+  rq.push(wr.wr_id, wr.sges, cqe);
   if (state() == QpState::ERR) {
     responder.flush();
   }

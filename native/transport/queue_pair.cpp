@@ -175,6 +175,7 @@ void QueuePair::complete_send(WcStatus status, const AccessFault& fault, bool by
   const bool reported = failed || init.sq_sig_all || wqe.signaled();
   Completion completion;
   completion.wr_id = wqe.wr_id;
+  completion.cqe = wqe.cqe;
   completion.status = status;
   completion.opcode = completion_opcode(wqe.opcode);
   completion.qpn = qpn;

@@ -35,8 +35,9 @@ class QueuePair {
   Status modify(const QpAttr& attr, std::uint32_t mask, const Route& route, std::uint16_t pkey);
   QpAttr query() const;
   // `route` is where a UD request goes; `ah_ok` is false when its handle named nothing usable.
-  Status post_send(const SendWr& wr, const Route& route, bool ah_ok);
-  Status post_recv(const RecvWr& wr);
+  // `cqe` comes back in the completion.
+  Status post_send(const SendWr& wr, const Route& route, bool ah_ok, std::uint64_t cqe);
+  Status post_recv(const RecvWr& wr, std::uint64_t cqe);
 
   // --- packets
   // ---------------------------------------------------------------------------------------------------------

@@ -259,6 +259,7 @@ void Responder::finish_message(const Packet& packet) {
 void Responder::complete_receive(const Packet& packet) {
   Completion completion;
   completion.wr_id = receive_.wr_id;
+  completion.cqe = receive_.cqe;
   completion.opcode = packet.info->has(kWrite) ? WcOpcode::RECV_RDMA_WITH_IMM : WcOpcode::RECV;
   completion.byte_len = message_bytes_;
   completion.qpn = qp_.qpn;
@@ -337,6 +338,7 @@ void Responder::drop_message() {
 void Responder::fail_receive(WcStatus status, const AccessFault& fault) {
   Completion completion;
   completion.wr_id = receive_.wr_id;
+  completion.cqe = receive_.cqe;
   completion.status = status;
   completion.opcode = WcOpcode::RECV;
   completion.qpn = qp_.qpn;

@@ -1,0 +1,199 @@
+// Completion queues that the core polls: each completion goes to the callback of its work request.
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+
+#include "bindings/completions.hpp"
+#include "bindings/module.hpp"
+#include "bindings/refusal.hpp"
+#include "driver/completion_work.hpp"
+
+namespace softhca {
+namespace {
+
+// Completions that are taken from a queue at once.
+constexpr std::size_t kBatch = 16;
+constexpr std::uint32_t kNextCompOrMissed = 2 | 4;
+
+// Hands completions of one queue to their callbacks, with the GIL held. The queue object hears of
+// callbacks that raise, and says what is to be raised to the caller once the batch is done.
+class Deliverer {
+ public:
+  Deliverer(Hca& hca, nb::handle cq, nb::handle wc_class)
+      : hca_(hca), cq_(cq), wc_class_(wc_class) {}
+
+  void deliver(std::span<const Completion> batch) {
+    for (const Completion& completion : batch) deliver(completion);
+  }
+
+  bool must_raise() const { return pending_.is_valid(); }
+  void raise() {
+    PyErr_SetObject(nb::handle(pending_.type()).ptr(), pending_.ptr());
+    throw nb::python_error();
+  }
+
+ private:
+  void deliver(const Completion& completion) {
+    CqeTable::Posted posted;
+    if (completion.cqe != 0) {
+      posted = hca_.cqes.take(completion.cqe, completion.status == WcStatus::SUCCESS);
+      // Its queue pair was destroyed since it was polled.
+      if (!posted.cqe.is_valid()) return;
+    }
+    const nb::object wc = completion_object(wc_class_, completion, posted.cqe);
+    try {
+      if (posted.cqe.is_valid()) {
+        posted.cqe.attr("done")(cq_, wc);
+      } else {
+        cq_.attr("_without_cqe")(wc);
+      }
+    } catch (nb::python_error& error) {
+      failed(error, wc, posted.wr);
+    }
+  }
+
+  void failed(nb::python_error& error, const nb::object& wc, const nb::object& wr) {
+    try {
+      const nb::object again =
+          cq_.attr("_callback_failed")(error.value(), wc, wr.is_valid() ? wr : nb::none());
+      if (!again.is_none() && !pending_.is_valid()) pending_ = again;
+    } catch (nb::python_error& second) {
+      second.discard_as_unraisable("a completion callback that raised");
+    }
+  }
+
+  Hca& hca_;
+  nb::handle cq_;
+  nb::handle wc_class_;
+  nb::object pending_;
+};
+
+// ib_process_cq_direct(): returns how many completions were handled.
+std::uint64_t process(Hca& hca, std::uint32_t cq, std::uint64_t budget, nb::object cq_object,
+                      nb::type_object wc_class) {
+  Deliverer deliverer(hca, cq_object, wc_class);
+  std::array<Completion, kBatch> batch;
+  std::uint64_t handled = 0;
+  while (handled < budget) {
+    const std::size_t wanted = std::min<std::uint64_t>(kBatch, budget - handled);
+    const std::span<Completion> out(batch.data(), wanted);
+    // The first poll makes progress; what that brought in is waiting then.
+    const Result<std::size_t> polled = handled == 0 ? hca.poll(cq, out) : hca.poll_waiting(cq, out);
+    if (!polled.ok() && handled != 0) break;  // A callback destroyed it.
+    const std::size_t count = demand(polled);
+    deliverer.deliver(out.first(count));
+    handled += count;
+    if (deliverer.must_raise()) deliverer.raise();
+    if (count < wanted) break;
+  }
+  return handled;
+}
+
+// Threads of Python run this, for as long as there is work for them.
+class Server {
+ public:
+  Server(Hca& hca, CompletionWork& work, std::uint32_t budget, nb::object queue_of,
+         nb::object start_thread, nb::type_object wc_class)
+      : hca_(hca),
+        work_(work),
+        budget_(budget),
+        queue_of_(std::move(queue_of)),
+        start_thread_(std::move(start_thread)),
+        wc_class_(std::move(wc_class)) {}
+
+  // Without the GIL.
+  void run() {
+    for (CompletionWork::Job job = work_.take(); job.cq != 0; job = work_.take()) {
+      if (job.need_thread) start_another();
+      work_.give_back(job.cq, serve(job.cq));
+    }
+  }
+
+  // One queue of those that wait; false if none does. Without the GIL.
+  bool run_one() {
+    const CompletionWork::Job job = work_.try_take();
+    if (job.cq == 0) return false;
+    work_.give_back(job.cq, serve(job.cq));
+    return true;
+  }
+
+ private:
+  void start_another() {
+    const nb::gil_scoped_acquire acquire;
+    try {
+      start_thread_();
+    } catch (nb::python_error& error) {
+      work_.thread_failed();
+      error.discard_as_unraisable("starting a thread for completion callbacks");
+    }
+  }
+
+  // True: the queue has more, or may have.
+  bool serve(std::uint32_t cq) {
+    std::array<Completion, kBatch> batch;
+    const Result<std::size_t> polled =
+        hca_.call_without_gil([&](Adapter& adapter) { return adapter.poll_cq(cq, batch); });
+    if (!polled.ok()) return false;
+    if (polled.value > 0 && !deliver_from(cq, batch, polled.value)) return true;
+    const Result<int> armed = hca_.call_without_gil(
+        [&](Adapter& adapter) { return adapter.req_notify_cq(cq, kNextCompOrMissed); });
+    return armed.ok() && armed.value > 0;
+  }
+
+  // Begins with what `batch` holds. True if the queue was empty before the budget was.
+  bool deliver_from(std::uint32_t cq, std::span<Completion> batch, std::size_t count) {
+    const nb::gil_scoped_acquire acquire;
+    const nb::object queue = queue_of_(cq);
+    if (queue.is_none()) return true;
+    Deliverer deliverer(hca_, queue, wc_class_);
+    std::uint32_t handled = 0;
+    for (;;) {
+      deliverer.deliver(batch.first(count));
+      handled += static_cast<std::uint32_t>(count);
+      if (count < batch.size()) return true;
+      if (handled >= budget_) return false;
+      const Result<std::size_t> polled = hca_.poll_waiting(
+          cq, batch.first(std::min<std::size_t>(batch.size(), budget_ - handled)));
+      if (!polled.ok() || polled.value == 0) return true;
+      count = polled.value;
+    }
+  }
+
+  Hca& hca_;
+  CompletionWork& work_;
+  const std::uint32_t budget_;
+  const nb::object queue_of_;
+  const nb::object start_thread_;
+  const nb::type_object wc_class_;
+};
+
+}  // namespace
+
+void bind_callbacks(nb::module_& module, HcaClass& hca) {
+  nb::class_<CompletionWork>(module, "CompletionWork", "Queues that wait to be processed.")
+      .def("add", &CompletionWork::add, nb::arg("cq"))
+      .def("remove", &CompletionWork::remove, nb::arg("cq"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("claim_first_thread", &CompletionWork::claim_first_thread)
+      .def("thread_failed", &CompletionWork::thread_failed)
+      .def("stop", &CompletionWork::stop);
+  hca.def("process_cq", &process, nb::arg("cq"), nb::arg("budget"), nb::arg("cq_object"),
+          nb::arg("wc_class"))
+      .def(
+          "serve",
+          [](Hca& self, CompletionWork& work, std::uint32_t budget, nb::object queue_of,
+             nb::object start_thread, nb::type_object wc_class, bool once) {
+            Server server(self, work, budget, std::move(queue_of), std::move(start_thread),
+                          std::move(wc_class));
+            const nb::gil_scoped_release release;
+            if (once) return server.run_one();
+            server.run();
+            return false;
+          },
+          nb::arg("work"), nb::arg("budget"), nb::arg("queue_of"), nb::arg("start_thread"),
+          nb::arg("wc_class"), nb::arg("once") = false);
+}
+
+}  // namespace softhca

@@ -1,0 +1,54 @@
+// Where completion events go: channels, and the work of threads.
+
+#include <nanobind/stl/shared_ptr.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "bindings/module.hpp"
+#include "bindings/refusal.hpp"
+#include "driver/completion_channel.hpp"
+#include "driver/completion_work.hpp"
+
+namespace softhca {
+
+void bind_completion_sinks(nb::module_& module, HcaClass& hca) {
+  nb::class_<CompletionChannel>(module, "CompletionChannel",
+                                "Events of armed CQs, with a descriptor.")
+      .def_prop_ro("fd", &CompletionChannel::fd)
+      .def("pop", &CompletionChannel::pop, "The oldest event's CQ; 0 if there is none.")
+      .def("put_back", &CompletionChannel::put_back, nb::arg("cq"))
+      .def("forget", &CompletionChannel::forget, nb::arg("cq"))
+      .def("close", &CompletionChannel::close)
+      .def_prop_ro("closed", &CompletionChannel::closed);
+  hca.def(
+         "create_channel",
+         [](Hca& self) {
+           const auto channel = std::make_shared<CompletionChannel>();
+           if (const int error = channel->open(); error != 0) {
+             raise_refusal(
+                 {.error = error, .argument = "channel", .rule = "cannot have a descriptor"});
+           }
+           return std::tuple(channel, self.completion_sinks().add(channel));
+         },
+         "A channel, and the number that attach_cq() takes.")
+      .def(
+          "create_work",
+          [](Hca& self, std::uint32_t max_threads) {
+            const auto work = std::make_shared<CompletionWork>(max_threads);
+            return std::tuple(work, self.completion_sinks().add(work));
+          },
+          nb::arg("max_threads"))
+      .def(
+          "remove_sink",
+          [](Hca& self, std::uint32_t number) { self.completion_sinks().remove(number); },
+          nb::arg("number"))
+      .def(
+          "attach_cq",
+          [](Hca& self, std::uint32_t cq, std::uint32_t number) {
+            demand(self.call([&](Adapter& adapter) { return adapter.attach_cq(cq, number); }));
+          },
+          nb::arg("cq"), nb::arg("number"));
+}
+
+}  // namespace softhca

@@ -1,0 +1,75 @@
+// Which callback a completion belongs to, and what its work request keeps alive until then.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "queue/completion.hpp"
+
+namespace softhca {
+
+namespace nb = nanobind;
+
+// The queue that a work request was posted to.
+struct PostedTo {
+  enum class Kind : std::uint32_t { SEND, RECEIVE, SHARED };
+  Kind kind = Kind::SEND;
+  std::uint32_t number = 0;  // QPN, or handle of the SRQ.
+
+  std::uint64_t key() const { return static_cast<std::uint64_t>(kind) << 32 | number; }
+};
+
+// One entry per posted work request that has a callback; its number travels through the adapter as
+// Completion::cqe. Belongs to who holds the GIL.
+class CqeTable {
+ public:
+  struct Posted {
+    nb::object cqe;
+    nb::object wr;
+  };
+
+  // A queue pair whose every send completes.
+  void all_signaled(std::uint32_t qpn) { all_signaled_.insert(qpn); }
+  // Returns the number, which is never 0.
+  std::uint64_t add(nb::handle cqe, nb::handle wr, PostedTo to, bool signaled);
+  // Takes out the work request of a completion; its cqe is null if it is gone already. The success
+  // of a send tells that unsignaled ones before it on the same queue are done too.
+  Posted take(std::uint64_t number, bool succeeded);
+  // Takes out what was not posted after all.
+  void remove(std::uint64_t number);
+  // Takes out what is left of a queue.
+  std::vector<Posted> take_all(PostedTo from);
+  std::vector<Posted> take_everything();
+  std::vector<std::uint64_t> numbers(PostedTo of) const;
+
+ private:
+  struct Entry {
+    Posted posted;
+    PostedTo to;
+    bool signaled = true;
+    std::uint32_t generation = 0;
+    // Neighbours in posting order, by index; the list of its queue.
+    std::uint32_t before = kNone;
+    std::uint32_t after = kNone;
+  };
+  struct Ends {
+    std::uint32_t first = kNone;
+    std::uint32_t last = kNone;
+  };
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+  Entry* find(std::uint64_t number);
+  std::uint64_t number_of(std::uint32_t index) const;
+  Posted release(std::uint32_t index);
+
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> free_;
+  std::unordered_map<std::uint64_t, Ends> queues_;
+  std::unordered_set<std::uint32_t> all_signaled_;
+};
+
+}  // namespace softhca
