@@ -18,7 +18,8 @@ constexpr std::size_t kBatch = 16;
 constexpr std::uint32_t kNextCompOrMissed = 2 | 4;
 
 // Hands completions of one queue to their callbacks, with the GIL held. The queue object hears of
-// callbacks that raise, and says what is to be raised to the caller once the batch is done.
+// callbacks that raise. It returns None if that is all, an exception that is to be raised to the
+// caller once the batch is done, or what sys.unraisablehook shall say that it happened in.
 class Deliverer {
  public:
   Deliverer(Hca& hca, nb::handle cq, nb::handle wc_class)
@@ -56,9 +57,14 @@ class Deliverer {
 
   void failed(nb::python_error& error, const nb::object& wc, const nb::object& wr) {
     try {
-      const nb::object again =
+      const nb::object told =
           cq_.attr("_callback_failed")(error.value(), wc, wr.is_valid() ? wr : nb::none());
-      if (!again.is_none() && !pending_.is_valid()) pending_ = again;
+      if (PyExceptionInstance_Check(told.ptr())) {
+        if (!pending_.is_valid()) pending_ = told;
+      } else if (!told.is_none()) {
+        error.restore();
+        PyErr_WriteUnraisable(told.ptr());
+      }
     } catch (nb::python_error& second) {
       second.discard_as_unraisable("a completion callback that raised");
     }
@@ -174,7 +180,8 @@ class Server {
 void bind_callbacks(nb::module_& module, HcaClass& hca) {
   nb::class_<CompletionWork>(module, "CompletionWork", "Queues that wait to be processed.")
       .def("add", &CompletionWork::add, nb::arg("cq"))
-      .def("remove", &CompletionWork::remove, nb::arg("cq"),
+      .def("remove", &CompletionWork::remove, nb::arg("cq"))
+      .def("wait_for_others", &CompletionWork::wait_for_others, nb::arg("cq"),
            nb::call_guard<nb::gil_scoped_release>())
       .def("claim_first_thread", &CompletionWork::claim_first_thread)
       .def("thread_failed", &CompletionWork::thread_failed)

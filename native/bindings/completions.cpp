@@ -41,12 +41,14 @@ PyType_Slot completion_slots[] = {
     {0, nullptr},
 };
 
-nb::list poll(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::type_object cls) {
+nb::list poll(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::type_object cls,
+              std::uint64_t patience_ns) {
   nb::list out;
   std::array<Completion, kPollBatch> batch;
   while (out.size() < max_entries) {
     const std::size_t wanted = std::min<std::size_t>(kPollBatch, max_entries - out.size());
-    const std::size_t count = demand(hca.poll(cq, {batch.data(), wanted}));
+    const std::size_t count = demand(
+        hca.poll(cq, {batch.data(), wanted}, out.size() == 0 ? patience_ns : 0));
     for (std::size_t i = 0; i < count; ++i) {
       const Completion& completion = batch[i];
       CqeTable::Posted posted;
@@ -121,7 +123,9 @@ void bind_completions(nb::module_& module, HcaClass& hca) {
   bind_completion(module);
   module.attr("C") = nb::type_var("C", nb::arg("bound") = nb::type<PolledCompletion>());
   hca.def("poll_cq", &poll, nb::arg("cq"), nb::arg("max_entries"), nb::arg("cls"),
-          nb::sig("def poll_cq(self, cq: int, max_entries: int, cls: type[C]) -> list[C]"))
+          nb::arg("patience_ns") = 0,
+          nb::sig("def poll_cq(self, cq: int, max_entries: int, cls: type[C], "
+                  "patience_ns: int = 0) -> list[C]"))
       .def(
           "take_cqes_of_qp",
           [](Hca& self, std::uint32_t qpn) {

@@ -159,6 +159,8 @@ void bind_opening(HcaClass& hca) {
 
 void bind_events(HcaClass& hca) {
   hca.def("next_async_event", [](Hca& self) { return event_of(self.next_async_event()); })
+      .def_prop_ro("clock_ns", &Hca::clock_ns)
+      .def_prop_ro("is_simulated", &Hca::is_simulated)
       .def_prop_ro("async_event_fd", &Hca::async_event_fd);
 }
 

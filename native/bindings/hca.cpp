@@ -28,13 +28,20 @@ void Hca::close() {
   if (driver_) driver_->close();
 }
 
-Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out) {
+Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out,
+                              std::uint64_t patience_ns) {
   const Result<std::size_t> waiting = poll_waiting(cq, out);
   if (!waiting.ok() || waiting.value > 0 || !driver_) return waiting;
   const nanobind::gil_scoped_release release;
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
-  return driver_->poll_cq(cq, out);
+  const std::uint64_t until_ns = patience_ns == 0 ? 0 : monotonic_ns() + patience_ns;
+  for (;;) {
+    const Result<std::size_t> polled = driver_->poll_cq(cq, out);
+    if (!polled.ok() || polled.value > 0 || until_ns == 0 || monotonic_ns() >= until_ns) {
+      return polled;
+    }
+  }
 }
 
 Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> out) {

@@ -70,8 +70,9 @@ class Hca {
     });
   }
 
-  // Polls a CQ; one that is empty makes progress first.
-  Result<std::size_t> poll(std::uint32_t cq, std::span<Completion> out);
+  // Polls a CQ; one that is empty makes progress first, again and again for `patience_ns`.
+  Result<std::size_t> poll(std::uint32_t cq, std::span<Completion> out,
+                           std::uint64_t patience_ns = 0);
   // Polls without progress, and without letting the GIL go if nobody else is at the adapter.
   Result<std::size_t> poll_waiting(std::uint32_t cq, std::span<Completion> out);
 
@@ -80,6 +81,7 @@ class Hca {
   int async_event_fd();
 
   SinkTable& completion_sinks() { return driver_ ? driver_->completion_sinks() : simulated_sinks_; }
+  std::uint64_t clock_ns() const { return driver_ ? monotonic_ns() : now_ns_; }
   bool is_simulated() const { return driver_ == nullptr; }
 
   // Callbacks of work requests under way. Belongs to who holds the GIL.

@@ -22,24 +22,25 @@ void CompletionWork::add(std::uint32_t cq) {
 }
 
 void CompletionWork::remove(std::uint32_t cq) {
-  std::unique_lock lock(mutex_);
-  given_back_.wait(lock, [&] {
-    const auto found = queues_.find(cq);
-    if (found == queues_.end()) return true;
-    const Queue& queue = found->second;
-    const bool running =
-        queue.stage == Stage::RUNNING || queue.stage == Stage::RUNNING_AND_NOTIFIED;
-    return !running || queue.thread == this_thread();
-  });
+  const std::lock_guard lock(mutex_);
   queues_.erase(cq);
   std::erase(ready_, cq);
+}
+
+void CompletionWork::wait_for_others(std::uint32_t cq) {
+  std::unique_lock lock(mutex_);
+  given_back_.wait(lock, [&] {
+    return std::ranges::none_of(active_, [&](const Active& active) {
+      return active.cq == cq && active.thread != this_thread();
+    });
+  });
 }
 
 void CompletionWork::notify(std::uint32_t cq) {
   const std::lock_guard lock(mutex_);
   const auto found = queues_.find(cq);
   if (found == queues_.end()) return;
-  Stage& stage = found->second.stage;
+  Stage& stage = found->second;
   if (stage == Stage::RUNNING) {
     stage = Stage::RUNNING_AND_NOTIFIED;
   } else if (stage == Stage::IDLE) {
@@ -70,8 +71,8 @@ std::size_t CompletionWork::promising(Clock::time_point now, Clock::time_point& 
 
 CompletionWork::Job CompletionWork::start(std::uint32_t cq) {
   ready_.pop_front();
-  queues_[cq] = {Stage::RUNNING, this_thread()};
-  active_.push_back({Clock::now(), cq});
+  queues_[cq] = Stage::RUNNING;
+  active_.push_back({Clock::now(), cq, this_thread()});
   Job job{cq, false};
   if (waiting_ == 0 && threads_ != 0 && threads_ < max_threads_) {
     ++threads_;
@@ -113,13 +114,13 @@ CompletionWork::Job CompletionWork::try_take() {
 
 void CompletionWork::give_back(std::uint32_t cq, bool again) {
   const std::lock_guard lock(mutex_);
-  const auto mine = std::ranges::find(active_, cq, &Active::cq);
-  if (mine != active_.end()) active_.erase(mine);
+  active_.remove_if([&](const Active& active) {
+    return active.cq == cq && active.thread == this_thread();
+  });
   const auto found = queues_.find(cq);
   if (found != queues_.end()) {
-    Queue& queue = found->second;
-    again = again || queue.stage == Stage::RUNNING_AND_NOTIFIED;
-    queue = {again ? Stage::QUEUED : Stage::IDLE, 0};
+    again = again || found->second == Stage::RUNNING_AND_NOTIFIED;
+    found->second = again ? Stage::QUEUED : Stage::IDLE;
     if (again) ready_.push_back(cq);
   }
   given_back_.notify_all();

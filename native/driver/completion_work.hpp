@@ -31,9 +31,10 @@ class CompletionWork final : public CompletionSink {
 
   // A queue must be added before it is armed.
   void add(std::uint32_t cq);
-  // Forgets a queue. Waits until it is with no thread, except with the calling one, which is in a
-  // callback of it.
+  // Forgets a queue; who is with it notices by and by.
   void remove(std::uint32_t cq);
+  // Waits until a queue is with no thread but the calling one, which is in a callback of it.
+  void wait_for_others(std::uint32_t cq);
 
   void notify(std::uint32_t cq) override;
 
@@ -53,13 +54,10 @@ class CompletionWork final : public CompletionSink {
 
  private:
   enum class Stage { IDLE, QUEUED, RUNNING, RUNNING_AND_NOTIFIED };
-  struct Queue {
-    Stage stage = Stage::IDLE;
-    std::uint64_t thread = 0;  // RUNNING: whose.
-  };
   struct Active {
     Clock::time_point since;
     std::uint32_t cq;
+    std::uint64_t thread;
   };
 
   Job start(std::uint32_t cq);
@@ -70,7 +68,7 @@ class CompletionWork final : public CompletionSink {
   std::mutex mutex_;
   std::condition_variable ready_changed_;
   std::condition_variable given_back_;
-  std::unordered_map<std::uint32_t, Queue> queues_;
+  std::unordered_map<std::uint32_t, Stage> queues_;
   std::deque<std::uint32_t> ready_;
   std::list<Active> active_;
   std::uint32_t threads_ = 0;  // Started, or about to be.

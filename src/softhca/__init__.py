@@ -7,6 +7,8 @@ from softhca.invalidation.cache import CacheStatistics, RegistrationCache
 from softhca.invalidation.cached_region import CachedRegion
 from softhca.invalidation.channel import InvalidationChannel
 from softhca.invalidation.events import InvalidationEvent, InvalidationKind
+from softhca.completion.cqe import Cqe
+from softhca.completion.poll_context import PollContext
 from softhca.verbs.ah import AH
 from softhca.verbs.attributes import (
     AHAttr,
@@ -17,6 +19,8 @@ from softhca.verbs.attributes import (
     QPInitAttr,
     SRQAttr,
 )
+from softhca.verbs.callback_cq import CallbackCQ, process_cq_direct
+from softhca.verbs.comp_channel import CompChannel
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
 from softhca.verbs.device import Device, open
@@ -97,9 +101,12 @@ __all__ = [
     "BindMw",
     "CacheStatistics",
     "CachedRegion",
+    "CallbackCQ",
     "CmpSwap",
+    "CompChannel",
     "CompletionError",
     "Counters",
+    "Cqe",
     "Device",
     "DeviceAttr",
     "DeviceCap",
@@ -122,6 +129,7 @@ __all__ = [
     "Mtu",
     "MwType",
     "NotifyFlags",
+    "PollContext",
     "PortAttr",
     "PortState",
     "QPAttr",
@@ -154,4 +162,5 @@ __all__ = [
     "WriteImm",
     "inc_rkey",
     "open",
+    "process_cq_direct",
 ]

@@ -69,12 +69,14 @@ def test_waiting_for_an_armed_completion_queue() -> None:
         near, far = pair.connected()
         far.post_recv(hca.Recv(pair.b.mr[:8]))
         assert pair.b.cq.req_notify(NotifyFlags.NEXT_COMP) == 0
+        channel = pair.b.cq.channel
         with pytest.raises(TimeoutError):
-            b.get_cq_event(0)
+            channel.get_event(0)
         near.post_send(hca.Send(pair.a.mr[:8]))
-        assert b.get_cq_event(10) is pair.b.cq
+        assert channel.get_event(10) is pair.b.cq
         assert [wc.byte_len for wc in pair.b.cq.poll()] == [8]
-        assert b.poll_cq_event() is None  # One event for one arming.
+        assert channel.poll_event() is None  # One event for one arming.
+        pair.b.cq.ack_events(1)
 
 
 def test_communication_is_established_by_the_first_packet(simulated: Pair) -> None:

@@ -141,6 +141,9 @@ class Host:
         self.pd = self.hca.alloc_pd()
         self.send_cq = self.hca.create_cq(256)
         self.recv_cq = self.hca.create_cq(256)
+        self.channel, number = self.hca.create_channel()
+        for cq in (self.send_cq, self.recv_cq):
+            self.hca.attach_cq(cq, number)
         self.outbox: list[Sent] = []
         # Registered by address, so the bytes must outlive whatever the test forgets.
         self.regions: list[Region] = []

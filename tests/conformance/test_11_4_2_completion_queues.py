@@ -19,8 +19,8 @@ SOLICITED, NEXT, REPORT_MISSED = 1, 2, 4
 def wakeups(host) -> list[int]:
     """CQs whose armed waiter is to be woken."""
     taken = []
-    while (event := host.hca.next_completion_event()) is not None:
-        taken.append(event[1])
+    while cq := host.channel.pop():
+        taken.append(cq)
     return taken
 
 

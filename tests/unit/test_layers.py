@@ -28,7 +28,7 @@ INCLUDES = {
 }
 
 # Who may import the native adapter.
-MAY_IMPORT_ADAPTER = {"verbs", "invalidation", "testing"}
+MAY_IMPORT_ADAPTER = {"completion", "verbs", "invalidation", "testing"}
 
 # Whose modules are built on the facade; everything else lies beneath it.
 ABOVE_THE_FACADE = {"tools", "__main__.py"}

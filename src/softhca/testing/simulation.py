@@ -151,6 +151,9 @@ class Wire:
 
     def _collect(self) -> None:
         for device in self._open_devices():
+            while device.run_callbacks():
+                pass
+        for device in self._open_devices():
             while (packet := device.adapter.next_packet(self.now_ns)) is not None:
                 flying = Flying(
                     self.now_ns + self.delay_ns,

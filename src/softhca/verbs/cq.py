@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
+from softhca.completion.awaiting import Dispatcher
 from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.checks import unsigned
+from softhca.verbs.comp_channel import CompChannel
 from softhca.verbs.enums import NotifyFlags
-from softhca.verbs.lifetime import VerbsObject
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.lifetime import VerbsObject, alive
 from softhca.verbs.wc import WC
 
 if TYPE_CHECKING:
@@ -15,19 +19,57 @@ if TYPE_CHECKING:
 
 
 class CQ(VerbsObject):
-    """A completion queue (struct ibv_cq). `device.create_cq()` makes it."""
+    """A completion queue (struct ibv_cq). `device.create_cq()` makes it.
 
-    __slots__ = ("_async_acks", "_completion_acks", "_handle", "device")
+    Tasks of asyncio and trio take its completions with `async for wc in cq` or `await cq.next()`;
+    those of awaited work requests go to whoever awaits them.
+
+    Attributes:
+        device: The device.
+        comp_vector: The completion vector it was made for.
+        context: What the program wants to find with it; nobody else looks at it.
+    """
+
+    __slots__ = (
+        "_async_acks",
+        "_attached",
+        "_channel",
+        "_completion_acks",
+        "_dispatcher",
+        "_handle",
+        "comp_vector",
+        "context",
+        "device",
+    )
 
     kind = "cq"
+    _wc_class = WC
 
-    def __init__(self, device: Device, cqe: int) -> None:
+    def __init__(
+        self,
+        device: Device,
+        cqe: int,
+        *,
+        channel: CompChannel | None = None,
+        comp_vector: int = 0,
+        context: object = None,
+    ) -> None:
         hca = device._hca
+        parents: list[VerbsObject] = [device]
+        if channel is not None:
+            parents.append(alive("channel", channel, CompChannel, hca))
+        self.comp_vector = unsigned(
+            "comp_vector", comp_vector, 32, most=device.num_comp_vectors - 1
+        )
         self._async_acks = Acknowledgement()
         self._completion_acks = Acknowledgement()
+        self._channel = channel
+        self._attached = 0
+        self._dispatcher: Dispatcher | None = None
+        self.context = context
         self._handle: int = hca.create_cq(unsigned("cqe", cqe, 32))
         self.device = device
-        super().__init__(hca, device)
+        super().__init__(hca, *parents)
         device._cqs[self._handle] = self
 
     @property
@@ -42,6 +84,22 @@ class CQ(VerbsObject):
     def _destroy(self) -> None:
         self._hca.destroy_cq(self._handle)
         self.device._cqs.pop(self._handle, None)
+        if self._dispatcher is not None:
+            self._dispatcher.close()
+            self._dispatcher = None
+        if self._channel is not None:
+            self._channel._channel.forget(self._handle)
+            if self._channel.is_own:
+                self._channel._close_now()
+
+    @property
+    def channel(self) -> CompChannel:
+        """The channel that its events go to; one of its own, if it was made without."""
+        if self._channel is None:
+            if self._closed:
+                raise VerbsError(errno.EINVAL, self.kind, None, "is closed")
+            self._channel = CompChannel(self.device, is_own=True)
+        return self._channel
 
     @property
     def cqe(self) -> int:
@@ -56,25 +114,107 @@ class CQ(VerbsObject):
         Raises:
             VerbsError: EINVAL, if `max_entries` is negative or beyond 64 bits.
         """
+        if self._dispatcher is not None:
+            return self._poll_beside_tasks(
+                self._dispatcher, unsigned("max_entries", max_entries, 64)
+            )
         try:
             return self._hca.poll_cq(self._handle, max_entries, WC)
         except TypeError:
             unsigned("max_entries", max_entries, 64)  # Refuses by name.
             raise
 
+    def _poll_beside_tasks(self, dispatcher: Dispatcher, max_entries: int) -> list[WC]:
+        wcs = dispatcher.take_unclaimed(max_entries)
+        polled = self._hca.poll_cq(self._handle, max_entries - len(wcs), WC)
+        for wc in polled:
+            dispatcher.hand_to_awaiter(wc)
+        return wcs + polled
+
     def req_notify(self, flags: int = NotifyFlags.NEXT_COMP) -> int:
         """Arms the queue for one event at the next completion that is added (ib_req_notify_cq).
 
+        Completions that wait already raise no event: poll once more after arming, or ask with
+        REPORT_MISSED_EVENTS whether that is needed. The event comes through `channel`. Arming for
+        any completion after arming for solicited ones upgrades; the other way round changes
+        nothing. Completions in error count as solicited.
+
         Args:
-            flags: NEXT_COMP or SOLICITED, with REPORT_MISSED_EVENTS if wanted.
+            flags: One of NEXT_COMP and SOLICITED, with REPORT_MISSED_EVENTS if wanted.
 
         Returns:
-            1 with REPORT_MISSED_EVENTS if completions wait already: poll again. 0 otherwise.
+            1, with REPORT_MISSED_EVENTS, if completions may wait without an event to come: poll
+            again. 0 otherwise: with the flag, whatever is added since the last poll raises one.
 
         Raises:
-            VerbsError: EINVAL, if the flags are neither.
+            VerbsError: EINVAL, for other flags; EBUSY, while tasks await the queue.
         """
+        self._attach()
         return self._hca.req_notify_cq(self._handle, unsigned("flags", flags, 32))
+
+    def _attach(self) -> None:
+        dispatcher = self._dispatcher
+        if dispatcher is not None and dispatcher.wanted:
+            raise VerbsError(errno.EBUSY, self.kind, None, "is awaited by tasks, which arm it")
+        number = self.channel._number
+        if self._attached != number:
+            self._hca.attach_cq(self._handle, number)
+            self._attached = number
+
+    def ack_events(self, nevents: int = 1) -> None:
+        """Acknowledges events that were taken from a channel (ibv_ack_cq_events).
+
+        Closing the queue waits for it.
+
+        Raises:
+            VerbsError: EINVAL, if more are acknowledged than were taken.
+        """
+        self._completion_acks.acknowledge(unsigned("nevents", nevents, 32))
+
+    def modify(self, *, cq_count: int, cq_period: int) -> None:
+        """Moderates events (ibv_modify_cq): one for many completions.
+
+        An armed queue tells of successful completions when `cq_count` of them have come, or
+        `cq_period` after the first, whichever is earlier. Of an error it tells at once.
+
+        Args:
+            cq_count: Completions, 0 to 65535; 0 waits for the period alone.
+            cq_period: Microseconds, 0 to 65535; 0 moderates nothing.
+
+        Raises:
+            VerbsError: EINVAL, for values out of range, and for a count without a period, which
+                could wait for ever.
+        """
+        count = unsigned("cq_count", cq_count, 16)
+        self._hca.moderate_cq(self._handle, count, unsigned("cq_period", cq_period, 16) * 1000)
+
+    def _tasks(self) -> Dispatcher | None:
+        """Who hands completions to tasks."""
+        if self._dispatcher is None:
+            self._dispatcher = Dispatcher(self)
+        return self._dispatcher
+
+    async def next(self) -> WC:
+        """Waits for a completion and takes it, in a task of asyncio or trio.
+
+        Completions of awaited work requests go to whoever awaits them, not here. None is lost when
+        the task is cancelled.
+
+        Raises:
+            VerbsError: EINVAL, for a queue with callbacks; ECANCELED, if it is closed meanwhile.
+        """
+        dispatcher = self._tasks()
+        if dispatcher is None:
+            raise VerbsError(errno.EINVAL, self.kind, None, "gives its completions to callbacks")
+        return await dispatcher.next()
+
+    def __aiter__(self) -> CQ:
+        """The queue itself; it never ends."""
+        return self
+
+    async def __anext__(self) -> WC:
+        """As `next`."""
+        return await self.next()
 
     def resize(self, cqe: int) -> None:
         """Changes how many completions fit; those that wait stay, in order.

@@ -10,8 +10,12 @@ import weakref
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from softhca import _adapter
+from softhca.completion.crew import Crews, vector_count
+from softhca.completion.poll_context import PollContext
 from softhca.verbs.attributes import DeviceAttr, PortAttr
+from softhca.verbs.callback_cq import CallbackCQ, ExceptionHook
 from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.comp_channel import CompChannel
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
 from softhca.verbs.enums import AtomicCap, DeviceCap, IcrcLevel, Mtu, PortState
@@ -20,6 +24,7 @@ from softhca.verbs.events import AsyncEvent, AsyncEvents, take_event, wait_for_e
 from softhca.verbs.gid import GID
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.pd import PD
+from softhca.verbs.wc import WC
 from softhca.verbs.xrcd import XRCD
 
 if TYPE_CHECKING:
@@ -51,7 +56,18 @@ class Device(VerbsObject):
         adapter: The native adapter; private to `softhca` and its tests.
     """
 
-    __slots__ = ("_cqs", "_gid", "_mtu", "_qps", "_random", "_srqs", "max_rd_atomic", "name")
+    __slots__ = (
+        "_callback_crews",
+        "_cqs",
+        "_gid",
+        "_mtu",
+        "_qps",
+        "_random",
+        "_srqs",
+        "_vectors",
+        "max_rd_atomic",
+        "name",
+    )
 
     kind = "device"
 
@@ -65,11 +81,16 @@ class Device(VerbsObject):
         self._qps: weakref.WeakValueDictionary[int, QP] = weakref.WeakValueDictionary()
         self._cqs: weakref.WeakValueDictionary[int, CQ] = weakref.WeakValueDictionary()
         self._srqs: weakref.WeakValueDictionary[int, SRQ] = weakref.WeakValueDictionary()
+        self._callback_crews: Crews | None = None
+        self._vectors = vector_count()
         super().__init__(hca)
         _open_devices.add(self)
 
     def _destroy(self) -> None:
+        if self._callback_crews is not None:
+            self._callback_crews.stop()
         self._hca.close()
+        self._hca.take_all_cqes()
 
     def _forget(self) -> None:
         if self._inherited():
@@ -173,13 +194,88 @@ class Device(VerbsObject):
         """Allocates a protection domain (ibv_alloc_pd); ENOMEM above max_pd."""
         return PD(self)
 
-    def create_cq(self, cqe: int) -> CQ:
+    @property
+    def num_comp_vectors(self) -> int:
+        """Completion vectors: groups of queues whose callbacks share a thread, or a pool of them.
+
+        One per processor that the process may use.
+        """
+        return self._vectors
+
+    @property
+    def clock_ns(self) -> int:
+        """The adapter's clock, in nanoseconds; `wc.timestamp_ns` is of it."""
+        return self._hca.clock_ns
+
+    def create_comp_channel(self) -> CompChannel:
+        """Creates a completion channel (ibv_create_comp_channel)."""
+        return CompChannel(self)
+
+    def create_cq(
+        self,
+        cqe: int,
+        *,
+        channel: CompChannel | None = None,
+        comp_vector: int = 0,
+        context: object = None,
+    ) -> CQ:
         """Creates a completion queue for at least `cqe` completions (ibv_create_cq).
 
+        Args:
+            cqe: Completions.
+            channel: Where its events go; by default to a channel of its own, `cq.channel`.
+            comp_vector: Below `num_comp_vectors`.
+            context: Kept as `cq.context`.
+
         Raises:
-            VerbsError: EINVAL, if `cqe` is 0 or above max_cqe; ENOMEM, above max_cq queues.
+            VerbsError: EINVAL, if `cqe` is 0 or above max_cqe, or another argument is out of
+                range; ENOMEM, above max_cq queues.
         """
-        return CQ(self, cqe)
+        return CQ(self, cqe, channel=channel, comp_vector=comp_vector, context=context)
+
+    def alloc_cq(
+        self,
+        nr_cqe: int,
+        *,
+        comp_vector: int = 0,
+        poll_context: PollContext = PollContext.SOFTIRQ,
+        private: object = None,
+        on_exception: ExceptionHook | None = None,
+    ) -> CallbackCQ:
+        """Allocates a completion queue that calls back (ib_alloc_cq).
+
+        Args:
+            nr_cqe: Completions.
+            comp_vector: Below `num_comp_vectors`.
+            poll_context: Where callbacks run.
+            private: Kept as `cq.private`.
+            on_exception: Called with the exception, the completion and the work request when a
+                callback raised; by default `sys.unraisablehook` is.
+
+        Raises:
+            VerbsError: As `create_cq`.
+        """
+        return CallbackCQ(
+            self,
+            nr_cqe,
+            comp_vector=comp_vector,
+            poll_context=poll_context,
+            private=private,
+            on_exception=on_exception,
+        )
+
+    def _crews(self) -> Crews:
+        if self._callback_crews is None:
+            self._callback_crews = Crews(self._hca, self.name, self._cqs.get, WC)
+        return self._callback_crews
+
+    def run_callbacks(self) -> bool:
+        """Runs callbacks that are due; for simulated devices, which have no threads.
+
+        Returns:
+            True if there was anything to do.
+        """
+        return self._callback_crews is not None and self._callback_crews.run_ready()
 
     def create_invalidation_channel(self) -> InvalidationChannel:
         """Creates a channel that tells when memory of regions goes away.
@@ -243,32 +339,6 @@ class Device(VerbsObject):
         It is readable for good once the device is closed, for as long as somebody waits there.
         """
         return self._hca.async_event_fd
-
-    def poll_cq_event(self) -> CQ | None:
-        """Takes the oldest completion event: the CQ that was armed; None if there is none."""
-        while (taken := self._hca.next_completion_event()) is not None:
-            cq = self._cqs.get(taken[1])
-            if cq is not None:  # Else it was closed meanwhile.
-                return cq
-        return None
-
-    def get_cq_event(self, timeout: float | None = None) -> CQ:
-        """Waits for a completion event of any armed CQ and returns the CQ (ibv_get_cq_event).
-
-        Arm it with `cq.req_notify()`, then poll once more before waiting.
-
-        Args:
-            timeout: Seconds; None waits for ever.
-
-        Raises:
-            TimeoutError: If none came in time.
-            VerbsError: EOPNOTSUPP, on a simulated device, where nothing happens while one waits.
-        """
-        return wait_for_event(self._hca.completion_event_fd, self.poll_cq_event, timeout)
-
-    def cq_event_fileno(self) -> int:
-        """A descriptor that is readable while a completion event waits, for select."""
-        return self._hca.completion_event_fd
 
     def __repr__(self) -> str:
         return f"<Device {self.name}>"
@@ -392,7 +462,7 @@ def _close_all() -> None:
     """Completes captures and frees ports of devices that the program left open at its end."""
     for device in list(_open_devices):
         if not device.closed and not device._inherited():
-            device._hca.close()
+            device._destroy()
 
 
 atexit.register(_close_all)

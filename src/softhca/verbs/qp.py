@@ -10,10 +10,11 @@ from softhca import _adapter
 from softhca.verbs import connection
 from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.attributes import QP_ATTR_MASK, QPAttr, QPCap, QPInitAttr
+from softhca.verbs.awaited_work import AwaitedWork
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
-from softhca.verbs.enums import QPState, QPType, SendFlags
+from softhca.verbs.enums import QPAttrMask, QPState, QPType, SendFlags
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GID, GIDLike
 from softhca.verbs.lifetime import VerbsObject, alive
@@ -30,15 +31,17 @@ if TYPE_CHECKING:
     from softhca.verbs.xrcd import XRCD
 
 
-class QP(VerbsObject):
+class QP(AwaitedWork, VerbsObject):
     """A queue pair (struct ibv_qp). `pd.create_qp()` and `xrcd.create_qp()` make it.
 
     Attributes:
         type: Service type.
+        send_cq: Where its sends complete; None for a target of XRC.
+        recv_cq: Where its receives complete; None for XRC, whose SRQ says.
         psn: First PSN that `connect` makes it send; random, by the device's seed.
     """
 
-    __slots__ = ("_async_acks", "_groups", "_qpn", "device", "psn", "type")
+    __slots__ = ("_async_acks", "_groups", "_qpn", "device", "psn", "recv_cq", "send_cq", "type")
 
     kind = "qp"
 
@@ -89,6 +92,8 @@ class QP(VerbsObject):
         self._async_acks = Acknowledgement()
         self._qpn: int = hca.create_qp(init)
         self.device = device
+        self.send_cq = send_cq
+        self.recv_cq = recv_cq
         self.type = init.type
         self._groups: set[GID] = set()
         self.psn: int = device._random.getrandbits(24)
@@ -101,6 +106,8 @@ class QP(VerbsObject):
     def _destroy(self) -> None:
         self._hca.destroy_qp(self._qpn)
         self.device._qps.pop(self._qpn, None)
+        for cqe in self._hca.take_cqes_of_qp(self._qpn):
+            cqe.forgotten()
 
     def _let_go(self) -> None:
         for group in list(self._groups):
@@ -156,6 +163,10 @@ class QP(VerbsObject):
             raise TypeError("modify() takes attr and attr_mask, or keywords")
         mask = unsigned("attr_mask", attr_mask or 0, 32)
         self._hca.modify_qp(self._qpn, instance("attr", attr, QPAttr).to_native(mask), mask)
+        if mask & QPAttrMask.STATE and attr.qp_state is QPState.RESET:
+            cqs = {cq.handle for cq in (self.send_cq, self.recv_cq) if cq is not None}
+            for cqe in self._hca.take_forgotten_cqes(self._qpn, list(cqs)):
+                cqe.forgotten()
 
     def info(self, srqn: int = 0) -> QPInfo:
         """What a peer needs to connect to this queue pair.

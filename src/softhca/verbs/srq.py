@@ -61,6 +61,8 @@ class SRQ(VerbsObject):
     def _destroy(self) -> None:
         self._hca.destroy_srq(self.handle)
         self.device._srqs.pop(self.handle, None)
+        for cqe in self._hca.take_cqes_of_srq(self.handle):
+            cqe.forgotten()
 
     def post_recv(self, wrs: Recv | Sequence[Recv]) -> None:
         """Posts a receive, or several in order.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from typing import Any
+
+from softhca.completion.waiters import trio_here
 
 
 async def wait_readable(fd: int) -> None:
@@ -21,7 +21,7 @@ async def wait_readable(fd: int) -> None:
     Raises:
         RuntimeError: Outside a task of asyncio or trio.
     """
-    trio = _trio_here()
+    trio = trio_here()
     own = os.dup(fd)
     try:
         if trio is not None:
@@ -34,7 +34,7 @@ async def wait_readable(fd: int) -> None:
 
 async def checkpoint() -> None:
     """Lets other tasks run, and a cancellation arrive."""
-    trio = _trio_here()
+    trio = trio_here()
     if trio is not None:
         await trio.lowlevel.checkpoint()
     else:
@@ -55,17 +55,3 @@ async def _asyncio_readable(fd: int) -> None:
         await readable
     finally:
         loop.remove_reader(fd)
-
-
-def _trio_here() -> Any:
-    """Returns the module trio in a task of trio, None in one of asyncio; raises elsewhere."""
-    # Not get_running_loop(): trio can be a guest of a loop that runs.
-    try:
-        if asyncio.current_task() is not None:
-            return None
-    except RuntimeError:
-        pass
-    trio = sys.modules.get("trio")
-    if trio is not None and trio.lowlevel.in_trio_task():
-        return trio
-    raise RuntimeError("must be awaited in a task of asyncio or trio")

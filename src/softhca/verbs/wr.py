@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from softhca import _adapter
+from softhca.completion.cqe import Cqe
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.enums import SendFlags, WrOpcode
 from softhca.verbs.errors import VerbsError
@@ -48,6 +49,7 @@ class Options(TypedDict, total=False):
         solicited: Wake a receiver that waits for solicited completions only.
         inline: Copy the bytes when posting, so that the buffers are free at once.
         srqn: XRC: number of the peer's shared receive queue.
+        cqe: Callback that the completion goes to; it comes back as `wc.cqe`.
     """
 
     wr_id: int
@@ -56,6 +58,7 @@ class Options(TypedDict, total=False):
     solicited: bool
     inline: bool
     srqn: int
+    cqe: Cqe | None
 
 
 class SendOptions(Options, total=False):
@@ -107,10 +110,14 @@ def _entries(buffers: tuple[Any, ...], inline: bool) -> tuple[list[_Triple], tup
     return [triple for triple, _ in pairs], tuple(kept for _, kept in pairs)
 
 
+def _is_cqe(cqe: Cqe | None) -> bool:
+    return cqe is not None and bool(instance("cqe", cqe, Cqe))
+
+
 class SendRequest(_adapter.SendWr):
     """A work request for a send queue. Its fields are read-only."""
 
-    __slots__ = ("_kept", "ah", "byte_count")
+    __slots__ = ("_kept", "ah", "byte_count", "cqe")
 
     def __init__(
         self,
@@ -123,6 +130,7 @@ class SendRequest(_adapter.SendWr):
         solicited: bool = False,
         inline: bool = False,
         srqn: int = 0,
+        cqe: Cqe | None = None,
         ah: AH | None = None,
         remote_qpn: int = 0,
         remote_qkey: int = 0,
@@ -155,8 +163,10 @@ class SendRequest(_adapter.SendWr):
             ah=ah.handle if ah is not None else 0,
             remote_qpn=unsigned("remote_qpn", remote_qpn, 24),
             remote_qkey=unsigned("remote_qkey", remote_qkey, 32),
+            has_cqe=_is_cqe(cqe),
             **(fields or {}),
         )
+        self.cqe = cqe
         self._kept = kept
         self.ah = ah
         self.byte_count = byte_count
@@ -316,11 +326,14 @@ class Recv(_adapter.RecvWr):
     On UD queue pairs the first 40 bytes are the global routing header.
     """
 
-    __slots__ = ("_kept", "byte_count")
+    __slots__ = ("_kept", "byte_count", "cqe")
 
-    def __init__(self, *buffers: Sge | MR | Iterable[Sge | MR], wr_id: int = 0) -> None:
+    def __init__(
+        self, *buffers: Sge | MR | Iterable[Sge | MR], wr_id: int = 0, cqe: Cqe | None = None
+    ) -> None:
         triples, kept = _entries(buffers, inline=False)
-        super().__init__(triples, wr_id=unsigned("wr_id", wr_id, 64))
+        super().__init__(triples, wr_id=unsigned("wr_id", wr_id, 64), has_cqe=_is_cqe(cqe))
+        self.cqe = cqe
         self._kept = kept
         self.byte_count = sum(length for _, length, _ in triples)
 

@@ -1,0 +1,285 @@
+"""Completions for tasks: each goes to whoever awaits its work request, or to `cq.next()`.
+
+A queue that is awaited has one pump per event loop. It polls while completions come and a little
+longer, since polling is faster than waking up, then arms the queue and sleeps on a descriptor. All
+tasks that wait for the queue share the pump: a thousand of them cost one event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from softhca.completion.cqe import Cqe
+from softhca.completion.waiters import AsyncioWaiter, TrioWaiter, Waiter, trio_here
+from softhca.verbs.errors import VerbsError
+
+if TYPE_CHECKING:
+    from softhca.verbs.cq import CQ
+    from softhca.verbs.wc import WC
+
+# How long a pump goes on polling after the last completion. A round trip on one machine is shorter,
+# waking up a thread is not.
+SPIN_NS = 100_000
+# How long one poll looks for a completion, without the GIL, before the loop has its turn.
+_PATIENCE_NS = 20_000
+_BATCH = 64
+_NEXT_COMP_OR_MISSED = 2 | 4
+
+
+class Awaited(Cqe):
+    """The callback of a work request that a task awaits."""
+
+    __slots__ = ("_dispatcher", "_waiter")
+
+    def __init__(self, dispatcher: Dispatcher | None, waiter: Waiter) -> None:
+        self._dispatcher = dispatcher
+        self._waiter = waiter
+
+    def done(self, cq: CQ, wc: WC) -> None:
+        """Wakes the task, which may have been cancelled: the completion then ends here."""
+        if self._dispatcher is not None:
+            self._dispatcher.outstanding.discard(self)
+        self._waiter.give(wc)
+
+    def forgotten(self) -> None:
+        """Wakes the task of a work request that will never complete."""
+        if self._dispatcher is not None:
+            self._dispatcher.outstanding.discard(self)
+        rule = "was reset or destroyed before the work request completed"
+        self._waiter.fail(VerbsError(errno.ECANCELED, "qp", None, rule))
+
+
+class Dispatcher:
+    """Hands the completions of one queue to tasks.
+
+    Attributes:
+        outstanding: Awaited work requests under way; cancelled ones too, for somebody must take
+            their completions.
+    """
+
+    def __init__(self, cq: CQ) -> None:
+        self._cq = cq
+        self._hca = cq._hca
+        self.outstanding: set[Awaited] = set()
+        self._unclaimed: deque[WC] = deque()
+        self._takers: deque[Waiter] = deque()
+        self._pump: _AsyncioPump | _TrioPump | None = None
+        self._channel, self._number = self._hca.create_channel()
+
+    @property
+    def fd(self) -> int:
+        """Readable when the queue that was armed got a completion."""
+        return self._channel.fd
+
+    @property
+    def wanted(self) -> bool:
+        """True if somebody waits."""
+        return bool(self.outstanding or self._takers)
+
+    def waiter(self) -> Waiter:
+        """What the running task can wait on; its loop pumps from now on."""
+        trio = trio_here()
+        pump = self._pump
+        if trio is None:
+            if not isinstance(pump, _AsyncioPump) or pump.loop is not asyncio.get_running_loop():
+                self._replace_pump(_AsyncioPump(self))
+            return AsyncioWaiter()
+        if not isinstance(pump, _TrioPump) or pump.token is not trio.lowlevel.current_trio_token():
+            self._replace_pump(_TrioPump(self, trio))
+        return TrioWaiter(trio)
+
+    def _replace_pump(self, pump: _AsyncioPump | _TrioPump) -> None:
+        if self._pump is not None:
+            self._pump.stop()
+        self._pump = pump
+
+    def start(self) -> None:
+        """Somebody waits: the pump polls."""
+        if self._pump is not None:
+            self._pump.start()
+
+    async def next(self) -> WC:
+        """The oldest completion that belongs to no awaited work request."""
+        if self._unclaimed:
+            return self._unclaimed.popleft()
+        waiter = self.waiter()
+        self._takers.append(waiter)
+        self.start()
+        try:
+            taken: WC = await waiter.wait()
+        except BaseException:
+            if waiter in self._takers:
+                self._takers.remove(waiter)
+            elif (given := waiter.take_back()) is not None:
+                self._unclaimed.appendleft(given)
+                if self._takers:
+                    self._hand_to_taker(self._unclaimed.popleft())
+            raise
+        return taken
+
+    def step(self) -> int:
+        """Polls once and hands out; returns how many completions there were."""
+        wcs = self._hca.poll_cq(self._cq._handle, _BATCH, self._cq._wc_class, _PATIENCE_NS)
+        for wc in wcs:
+            if not self.hand_to_awaiter(wc):
+                self._hand_to_taker(wc)
+        return len(wcs)
+
+    def hand_to_awaiter(self, wc: WC) -> bool:
+        """Wakes the task that awaits this very work request; False if none does."""
+        cqe = wc.cqe
+        if type(cqe) is not Awaited:
+            return False
+        cqe.done(self._cq, wc)
+        return True
+
+    def _hand_to_taker(self, wc: WC) -> None:
+        while self._takers:
+            # One that was cancelled a moment ago takes nothing.
+            if self._takers.popleft().give(wc):
+                return
+        self._unclaimed.append(wc)
+
+    def arm(self) -> bool:
+        """Arms the queue for the pump's descriptor; False if completions wait already."""
+        self._hca.attach_cq(self._cq._handle, self._number)
+        self._cq._attached = self._number
+        return self._hca.req_notify_cq(self._cq._handle, _NEXT_COMP_OR_MISSED) == 0
+
+    def clear(self) -> None:
+        """Takes the event that woke the pump."""
+        while self._channel.pop():
+            pass
+
+    def take_unclaimed(self, most: int) -> list[WC]:
+        """Completions that were polled for tasks and that none took."""
+        return [self._unclaimed.popleft() for _ in range(min(most, len(self._unclaimed)))]
+
+    def close(self) -> None:
+        """The queue is closed: whoever waits for its next completion hears of it."""
+        if self._pump is not None:
+            self._pump.stop()
+            self._pump = None
+        rule = "was closed while it was awaited"
+        while self._takers:
+            self._takers.popleft().fail(VerbsError(errno.ECANCELED, "cq", None, rule))
+        self._hca.remove_sink(self._number)
+        self._channel.close()
+
+
+class _AsyncioPump:
+    """Polls in callbacks of an asyncio loop."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._dispatcher = dispatcher
+        self._scheduled = False
+        self._stopped = False
+        self._last_ns = 0
+        self.loop.add_reader(dispatcher.fd, self._wake)
+
+    def start(self) -> None:
+        self._last_ns = time.monotonic_ns()
+        self._schedule()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if not self.loop.is_closed():
+            self.loop.remove_reader(self._dispatcher.fd)
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._run)
+
+    def _wake(self) -> None:
+        self._dispatcher.clear()
+        self.start()
+
+    def _run(self) -> None:
+        self._scheduled = False
+        dispatcher = self._dispatcher
+        if self._stopped:
+            return
+        count = dispatcher.step()
+        if not dispatcher.wanted:
+            return
+        now_ns = time.monotonic_ns()
+        if count:
+            self._last_ns = now_ns
+        if now_ns - self._last_ns < SPIN_NS or not dispatcher.arm():
+            self._schedule()
+
+
+class _TrioPump:
+    """Polls in a system task of trio, which lives while somebody waits."""
+
+    def __init__(self, dispatcher: Dispatcher, trio: Any) -> None:
+        self._dispatcher = dispatcher
+        self._trio = trio
+        self.token = trio.lowlevel.current_trio_token()
+        self._running = False
+        self._stopped = False
+
+    def start(self) -> None:
+        if not self._running:
+            self._running = True
+            self._trio.lowlevel.spawn_system_task(self._run)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    async def _run(self) -> None:
+        dispatcher = self._dispatcher
+        last_ns = time.monotonic_ns()
+        try:
+            while not self._stopped:
+                count = dispatcher.step()
+                if not dispatcher.wanted:
+                    break
+                now_ns = time.monotonic_ns()
+                if count:
+                    last_ns = now_ns
+                if now_ns - last_ns < SPIN_NS or not dispatcher.arm():
+                    await self._trio.lowlevel.checkpoint()
+                    continue
+                await self._trio.lowlevel.wait_readable(dispatcher.fd)
+                dispatcher.clear()
+                last_ns = time.monotonic_ns()
+        finally:
+            self._running = False
+
+
+async def post_and_wait(cq: CQ, make: Callable[[Cqe], Any], post: Callable[[Any], None]) -> WC:
+    """Posts a work request and waits for its completion in the running task.
+
+    A task that is cancelled leaves the work request where it is: its buffers are kept until the
+    completion came.
+
+    Args:
+        cq: Where it will complete.
+        make: Makes the work request of a callback.
+        post: Posts it.
+    """
+    dispatcher = cq._tasks()
+    if dispatcher is None:
+        # A queue with callbacks of its own: it calls, in its context.
+        waiter: Waiter = AsyncioWaiter() if trio_here() is None else TrioWaiter(trio_here())
+        post(make(Awaited(None, waiter)))
+    else:
+        waiter = dispatcher.waiter()
+        awaited = Awaited(dispatcher, waiter)
+        dispatcher.outstanding.add(awaited)
+        try:
+            post(make(awaited))
+        except BaseException:
+            dispatcher.outstanding.discard(awaited)
+            raise
+        dispatcher.start()
+    wc: WC = await waiter.wait()
+    return wc

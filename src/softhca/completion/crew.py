@@ -1,0 +1,143 @@
+"""The threads that run callbacks of completion queues, by context and completion vector."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from softhca import _adapter
+from softhca.completion.poll_context import BUDGETS, MAX_THREADS, PollContext
+
+# How long closing a device waits for callbacks that are running.
+_LONGEST_WAIT_S = 2.0
+
+
+def vector_count() -> int:
+    """Completion vectors of a device: the processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+class Crew:
+    """Threads that share the work of some queues; none before the first callback queue.
+
+    The native side (CompletionWork) says when one more thread is needed and when one is not needed
+    any more, and polls; a thread comes into Python to run callbacks only.
+    """
+
+    def __init__(
+        self,
+        hca: _adapter.Hca,
+        context: PollContext,
+        name: str,
+        queue_of: Callable[[int], Any],
+        wc_class: type[_adapter.Completion],
+    ) -> None:
+        self._hca = hca
+        self._budget = BUDGETS[context]
+        self._name = name
+        self._queue_of = queue_of
+        self._wc_class = wc_class
+        self._threads: set[threading.Thread] = set()
+        self._numbers = itertools.count()
+        self._work, self.number = hca.create_work(MAX_THREADS[context])
+
+    def add(self, cq: int) -> None:
+        """Takes a queue on, which is armed next."""
+        self._work.add(cq)
+        if not self._hca.is_simulated and self._work.claim_first_thread():
+            try:
+                self._start_thread()
+            except BaseException:
+                self._work.thread_failed()
+                raise
+
+    def remove(self, cq: int) -> None:
+        """Lets a queue go; a callback of it may still be running."""
+        self._work.remove(cq)
+
+    def wait_for_others(self, cq: int) -> None:
+        """Waits until no other thread runs a callback of a queue that was removed."""
+        self._work.wait_for_others(cq)
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(
+            target=self._run, name=f"{self._name}-{next(self._numbers)}", daemon=True
+        )
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except BaseException:
+            self._threads.discard(thread)
+            raise
+
+    def _run(self) -> None:
+        try:
+            self._hca.serve(
+                self._work, self._budget, self._queue_of, self._start_thread, self._wc_class
+            )
+        finally:
+            self._threads.discard(threading.current_thread())
+
+    def run_one(self) -> bool:
+        """Runs callbacks of one queue in the calling thread, for devices without threads."""
+        return self._hca.serve(
+            self._work,
+            self._budget,
+            self._queue_of,
+            self._start_thread,
+            self._wc_class,
+            once=True,
+        )
+
+    def stop(self) -> None:
+        """Ends the threads; a callback that does not return is left alone after a while."""
+        self._work.stop()
+        deadline = time.monotonic() + _LONGEST_WAIT_S
+        for thread in list(self._threads):
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class Crews:
+    """All crews of a device."""
+
+    def __init__(
+        self,
+        hca: _adapter.Hca,
+        name: str,
+        queue_of: Callable[[int], Any],
+        wc_class: type[_adapter.Completion],
+    ) -> None:
+        self._hca = hca
+        self._name = name
+        self._queue_of = queue_of
+        self._wc_class = wc_class
+        self._crews: dict[tuple[PollContext, int], Crew] = {}
+        self._lock = threading.Lock()
+
+    def of(self, context: PollContext, comp_vector: int) -> Crew:
+        """Returns the crew that a queue belongs to, hiring it if it is the first."""
+        vector = 0 if context is PollContext.UNBOUND_WORKQUEUE else comp_vector
+        with self._lock:
+            crew = self._crews.get((context, vector))
+            if crew is None:
+                name = f"{self._name}-{context.name.lower()}-{vector}"
+                crew = Crew(self._hca, context, name, self._queue_of, self._wc_class)
+                self._crews[context, vector] = crew
+            return crew
+
+    def run_ready(self) -> bool:
+        """Runs what is ready, in the calling thread; True if there was anything."""
+        ran = False
+        for crew in list(self._crews.values()):
+            ran |= crew.run_one()
+        return ran
+
+    def stop(self) -> None:
+        """Ends all threads."""
+        for crew in list(self._crews.values()):
+            crew.stop()

@@ -1,0 +1,133 @@
+"""What a task waits on, under asyncio and under trio."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+
+class Waiter(Protocol):
+    """A result that one task waits for; it may be given from any thread, and once."""
+
+    def give(self, result: Any) -> bool:
+        """Wakes the task with a result; False if it waits no more."""
+        ...
+
+    def fail(self, error: BaseException) -> bool:
+        """Wakes the task with an exception; False if it waits no more."""
+        ...
+
+    def wait(self) -> Awaitable[Any]:
+        """The result."""
+        ...
+
+    def take_back(self) -> Any:
+        """The result that a task which was cancelled did not see; None if there is none."""
+        ...
+
+
+class AsyncioWaiter:
+    """A future of an asyncio loop."""
+
+    __slots__ = ("_future", "_loop", "_thread")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[Any] = self._loop.create_future()
+        self._thread = threading.get_ident()
+
+    def _settle(self, settle: Callable[[Any], None], value: Any) -> bool:
+        if threading.get_ident() == self._thread:
+            if self._future.done():
+                return False
+            settle(value)
+            return True
+
+        def later() -> None:
+            if not self._future.done():
+                settle(value)
+
+        with suppress(RuntimeError):  # The loop is closed.
+            self._loop.call_soon_threadsafe(later)
+        return not self._future.done()
+
+    def give(self, result: Any) -> bool:
+        """Sets the future's result."""
+        return self._settle(self._future.set_result, result)
+
+    def fail(self, error: BaseException) -> bool:
+        """Sets the future's exception."""
+        return self._settle(self._future.set_exception, error)
+
+    def wait(self) -> Awaitable[Any]:
+        """The future itself."""
+        return self._future
+
+    def take_back(self) -> Any:
+        """What the future has though its task was cancelled."""
+        future = self._future
+        return future.result() if future.done() and not future.cancelled() else None
+
+
+class TrioWaiter:
+    """A result in a run of trio."""
+
+    __slots__ = ("_error", "_event", "_result", "_thread", "_token", "_waits")
+
+    def __init__(self, trio: Any) -> None:
+        self._event = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = threading.get_ident()
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._waits = True
+
+    def _wake(self) -> bool:
+        if threading.get_ident() == self._thread:
+            self._event.set()
+        else:
+            with suppress(Exception):  # The run is over: trio.RunFinishedError.
+                self._token.run_sync_soon(self._event.set)
+        return self._waits
+
+    def give(self, result: Any) -> bool:
+        """Sets the event, with a result."""
+        self._result = result
+        return self._wake()
+
+    def fail(self, error: BaseException) -> bool:
+        """Sets the event, with an exception."""
+        self._error = error
+        return self._wake()
+
+    async def wait(self) -> Any:
+        """The result, or raises the exception."""
+        try:
+            await self._event.wait()
+        finally:
+            self._waits = False
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def take_back(self) -> Any:
+        """What was given though the task was cancelled."""
+        return self._result
+
+
+def trio_here() -> Any:
+    """Returns the module trio in a task of trio, None in one of asyncio; raises elsewhere."""
+    # Not get_running_loop(): trio can be a guest of a loop that runs.
+    try:
+        if asyncio.current_task() is not None:
+            return None
+    except RuntimeError:
+        pass
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_task():
+        return trio
+    raise RuntimeError("must be awaited in a task of asyncio or trio")
