@@ -85,6 +85,16 @@ class WrOpcode(enum.IntEnum):
 
     SEND_WITH_INV = 9
 
+    MASKED_ATOMIC_CMP_AND_SWP = 12
+
+    MASKED_ATOMIC_FETCH_AND_ADD = 13
+
+    FLUSH = 14
+
+    ATOMIC_WRITE = 15
+
+    REG_MR = 32
+
 class SendFlags(enum.IntFlag):
     """Flags of a send work request."""
 
@@ -160,6 +170,16 @@ class WcOpcode(enum.IntEnum):
 
     LOCAL_INV = 6
 
+    FLUSH = 8
+
+    ATOMIC_WRITE = 9
+
+    REG_MR = 10
+
+    MASKED_COMP_SWAP = 11
+
+    MASKED_FETCH_ADD = 12
+
     RECV = 128
 
     RECV_RDMA_WITH_IMM = 129
@@ -226,6 +246,36 @@ class Reason(enum.IntEnum):
 
     LOCAL_RECEIVE_BUFFER = 24
 
+    OTHER_QP = 25
+
+    WINDOW_KEY = 26
+
+    KEY_NOT_VALID = 27
+
+    NO_BIND_RIGHT = 28
+
+    WINDOW_WRITES = 29
+
+    NOT_FREE = 30
+
+    EMPTY_BIND = 31
+
+    KEY_INDEX = 32
+
+    ZERO_BASED_REGION = 33
+
+    ZERO_BASED_WINDOW = 34
+
+    WRONG_WINDOW = 35
+
+    WINDOWS_BOUND = 36
+
+    NOT_INVALIDATABLE = 37
+
+    NOT_MAPPED = 38
+
+    BAD_ACCESS = 39
+
 def reason_text(reason: Reason) -> str:
     """A clause that says the reason."""
 
@@ -253,6 +303,31 @@ class Access(enum.IntFlag):
     FLUSH_PERSISTENT = 512
 
     RELAXED_ORDERING = 1048576
+
+class MwType(enum.IntEnum):
+    """Type of a memory window."""
+
+    TYPE_1 = 1
+
+    TYPE_2 = 2
+
+class MrType(enum.IntEnum):
+    """How the pieces of a region for fast registration may lie."""
+
+    MEM_REG = 0
+
+    SG_GAPS = 1
+
+class KeyState(enum.IntEnum):
+    """
+    What a key of a window, or of a region for fast registration, stands for.
+    """
+
+    INVALID = 0
+
+    FREE = 1
+
+    VALID = 2
 
 class QPAttrMask(enum.IntFlag):
     """Which attributes a modify changes."""
@@ -694,7 +769,7 @@ class MrInfo:
 class SendWr:
     """A work request for a send queue; immutable."""
 
-    def __init__(self, opcode: WrOpcode, sges: Sequence[tuple[int, int, int]], *, wr_id: int = 0, send_flags: int = 0, immediate: int = 0, invalidate_rkey: int = 0, remote_address: int = 0, rkey: int = 0, compare_add: int = 0, swap: int = 0, ah: int = 0, remote_qpn: int = 0, remote_qkey: int = 0, xrc_srqn: int = 0, has_cqe: bool = False) -> None: ...
+    def __init__(self, opcode: WrOpcode, sges: Sequence[tuple[int, int, int]], *, wr_id: int = 0, send_flags: int = 0, immediate: int = 0, invalidate_rkey: int = 0, remote_address: int = 0, rkey: int = 0, compare_add: int = 0, swap: int = 0, ah: int = 0, remote_qpn: int = 0, remote_qkey: int = 0, xrc_srqn: int = 0, has_cqe: bool = False, memory: tuple[int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0)) -> None: ...
 
     @property
     def wr_id(self) -> int: ...
@@ -1043,13 +1118,13 @@ def buffer_range(object: object) -> tuple[int, int, bool]:
 class Hca:
     """One adapter under its lock, with a driver or without."""
 
-    def __init__(self, *, gids: Sequence[bytes], seed: int, active_mtu: int, node_guid: int, udp_source_ports: Sequence[int], icrc_level: IcrcLevel, pkeys: Sequence[int], retry_early: bool, limits: dict[str, int]) -> None:
+    def __init__(self, *, gids: Sequence[bytes], seed: int, active_mtu: int, node_guid: int, udp_source_ports: Sequence[int], icrc_level: IcrcLevel, pkeys: Sequence[int], retry_early: bool, limits: dict[str, int], windows_2a: bool = False) -> None:
         """
         An adapter without a driver: the caller moves its packets and its time.
         """
 
     @staticmethod
-    def open(*, address: str, capture_path: str, send_faults: tuple[float, float, float, float], receive_faults: tuple[float, float, float, float], fault_seed: int, seed: int, icrc_level: IcrcLevel, max_mtu: int, limits: dict[str, int]) -> Hca:
+    def open(*, address: str, capture_path: str, send_faults: tuple[float, float, float, float], receive_faults: tuple[float, float, float, float], fault_seed: int, seed: int, icrc_level: IcrcLevel, max_mtu: int, limits: dict[str, int], windows_2a: bool = False) -> Hca:
         """An adapter on the wire, with a driver of its own."""
 
     def close(self) -> None: ...
@@ -1076,6 +1151,9 @@ class Hca:
 
     def limits(self) -> dict[str, int]: ...
 
+    @property
+    def windows_2a(self) -> bool: ...
+
     def query_port(self) -> PortAttr: ...
 
     def counters(self) -> dict[str, int]: ...
@@ -1091,6 +1169,24 @@ class Hca:
     def reg_mr(self, pd: int, address: int, length: int, iova: int, access: int) -> MrInfo: ...
 
     def dereg_mr(self, mr: int) -> None: ...
+
+    def rereg_mr(self, mr: int, flags: int, pd: int, address: int, length: int, iova: int, access: int) -> MrInfo: ...
+
+    def alloc_mr(self, pd: int, mr_type: MrType, max_sg: int) -> MrInfo: ...
+
+    def map_mr_sg(self, mr: int, ranges: Sequence[tuple[int, int]], page_size: int, iova: int | None, writable: bool) -> None: ...
+
+    def alloc_mw(self, pd: int, mw_type: MwType) -> int: ...
+
+    def dealloc_mw(self, mw: int) -> None: ...
+
+    def bind_mw(self, qpn: int, mw: int, bind: tuple[int, int, int, int], wr_id: int, send_flags: int) -> int:
+        """
+        Type 1. `bind` is (lkey, address, length, access); returns the new key.
+        """
+
+    def query_key(self, handle: int) -> tuple[int, KeyState]:
+        """(key, state) of a region or window."""
 
     def create_ah(self, pd: int, attr: AhAttr) -> int: ...
 
@@ -1167,6 +1263,12 @@ class Hca:
     def process_cq(self, cq: int, budget: int, cq_object: object, wc_class: type) -> int: ...
 
     def serve(self, work: CompletionWork, budget: int, queue_of: object, start_thread: object, wc_class: type, once: bool = False) -> bool: ...
+
+    def set_port_active(self, active: bool) -> None: ...
+
+    def set_gid(self, index: int, gid: bytes) -> None: ...
+
+    def fail_device(self) -> None: ...
 
     def receive(self, route: Route, datagram: bytes, now_ns: int) -> ReceiveReport: ...
 
