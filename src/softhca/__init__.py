@@ -3,13 +3,10 @@
 `softhca.open()` gives a device; everything else is made from it.
 """
 
-<<<<<<< HEAD
 from softhca.invalidation.cache import CacheStatistics, RegistrationCache
 from softhca.invalidation.cached_region import CachedRegion
 from softhca.invalidation.channel import InvalidationChannel
 from softhca.invalidation.events import InvalidationEvent, InvalidationKind
-=======
->>>>>>> 7f5fb1b (Tests of notices unmap nothing twice: it may be somebody else's by then)
 from softhca.completion.cqe import Cqe
 from softhca.completion.poll_context import PollContext
 from softhca.invalidation.channel import InvalidationChannel
