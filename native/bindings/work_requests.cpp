@@ -41,8 +41,9 @@ void bind_send_wr(nb::module_& module) {
              std::uint32_t send_flags, std::uint32_t immediate, std::uint32_t invalidate_rkey,
              std::uint64_t remote_address, std::uint32_t rkey, std::uint64_t compare_add,
              std::uint64_t swap, std::uint32_t ah, std::uint32_t remote_qpn,
-             std::uint32_t remote_qkey, std::uint32_t xrc_srqn, bool has_cqe, const MemoryTuple& memory,
-             std::uint64_t compare_mask, std::uint64_t swap_mask, const FlushTuple& flush) {
+             std::uint32_t remote_qkey, std::uint32_t xrc_srqn, bool has_cqe,
+             const MemoryTuple& memory, std::uint64_t compare_mask, std::uint64_t swap_mask,
+             const FlushTuple& flush) {
             new (self) SendWr{.wr_id = wr_id,
                               .has_cqe = has_cqe,
                               .opcode = opcode,
@@ -67,8 +68,9 @@ void bind_send_wr(nb::module_& module) {
           nb::arg("send_flags") = 0, nb::arg("immediate") = 0, nb::arg("invalidate_rkey") = 0,
           nb::arg("remote_address") = 0, nb::arg("rkey") = 0, nb::arg("compare_add") = 0,
           nb::arg("swap") = 0, nb::arg("ah") = 0, nb::arg("remote_qpn") = 0,
-          nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0, nb::arg("has_cqe") = false, nb::arg("memory") = MemoryTuple(),
-          nb::arg("compare_mask") = 0, nb::arg("swap_mask") = 0, nb::arg("flush") = FlushTuple())
+          nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0, nb::arg("has_cqe") = false,
+          nb::arg("memory") = MemoryTuple(), nb::arg("compare_mask") = 0, nb::arg("swap_mask") = 0,
+          nb::arg("flush") = FlushTuple())
       .def_ro("wr_id", &SendWr::wr_id)
       .def_ro("opcode", &SendWr::opcode)
       .def_prop_ro("send_flags",
