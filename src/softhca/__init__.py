@@ -3,12 +3,10 @@
 `softhca.open()` gives a device; everything else is made from it.
 """
 
-from softhca.invalidation.cache import CacheStatistics, RegistrationCache
-from softhca.invalidation.cached_region import CachedRegion
-from softhca.invalidation.channel import InvalidationChannel
-from softhca.invalidation.events import InvalidationEvent, InvalidationKind
 from softhca.completion.cqe import Cqe
 from softhca.completion.poll_context import PollContext
+from softhca.invalidation.cache import CacheStatistics, RegistrationCache
+from softhca.invalidation.cached_region import CachedRegion
 from softhca.invalidation.channel import InvalidationChannel
 from softhca.invalidation.events import InvalidationEvent, InvalidationKind
 from softhca.verbs.ah import AH
