@@ -19,6 +19,9 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
   if (Status status = check_transition(init.type, state(), to, mask); !status.ok()) {
     return status;
   }
+  if (Status status = migration.check(wanted, mask); !status.ok()) {
+    return status;
+  }
   if (to == QpState::RESET) {
     to_reset();
     return Status::success();
@@ -44,7 +47,6 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
   take(kQpMaxQpRdAtomic, &QpAttr::max_rd_atomic);
   take(kQpMaxDestRdAtomic, &QpAttr::max_dest_rd_atomic);
   take(kQpMinRnrTimer, &QpAttr::min_rnr_timer);
-  take(kQpPathMigState, &QpAttr::path_mig_state);
   take(kQpAltPath, &QpAttr::alt_ah_attr);
   take(kQpAltPath, &QpAttr::alt_pkey_index);
   take(kQpAltPath, &QpAttr::alt_port_num);
@@ -87,6 +89,9 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
       responder.resize_resources();
     }
   }
+  if ((mask & kQpPathMigState) != 0) {
+    migration.command(wanted.path_mig_state);
+  }
   services.schedule(*this);
   return Status::success();
 }
@@ -111,6 +116,7 @@ void QueuePair::to_reset() {
   rq.reset();
   requester.reset();
   responder.reset();
+  migration.reset();
   attr.qp_state = QpState::RESET;
   attr.sq_draining = false;
   // Another peer may come to this number, and must not find the windows of the last one.

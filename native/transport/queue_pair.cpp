@@ -49,12 +49,6 @@ OpcodeTransport wire_transport(QpType type) {
   }
 }
 
-// P_Keys match when their low 15 bits do and at least one side is a full member (IBTA Vol
-// 1, 10.9.3).
-bool pkeys_match(std::uint16_t one, std::uint16_t other) {
-  return ((one ^ other) & 0x7fff) == 0 && ((one | other) & 0x8000) != 0;
-}
-
 }  // namespace
 
 QueuePair::QueuePair(Services& adapter_services, std::uint32_t number, const QpInit& qp_init,
@@ -63,6 +57,7 @@ QueuePair::QueuePair(Services& adapter_services, std::uint32_t number, const QpI
       qpn(number),
       init(qp_init),
       queues(qp_queues),
+      migration(*this),
       requester(*this),
       responder(*this) {
   attr.cap = init.cap;
@@ -92,15 +87,16 @@ bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t dat
   if (state() == QpState::RESET || state() == QpState::INIT || state() == QpState::ERR) {
     return drop(&Counters::rx_wrong_state, "the queue pair's state does not receive");
   }
+  // Before the P_Key is looked at: a packet that migrates carries the other path's.
+  if (init.type != QpType::UD && !migration.accept(packet, from)) {
+    return drop(&Counters::rx_unknown_qp, "not from the connected peer");
+  }
   if (!pkeys_match(packet.bth.pkey, pkey)) {
     return drop(&Counters::bad_pkey_cntr, "P_Key mismatch");
   }
   if (init.type == QpType::UD) {
     responder.on_datagram(packet, from, datagram_bytes);
     return true;
-  }
-  if (from.source != route.destination) {
-    return drop(&Counters::rx_unknown_qp, "not from the connected peer");
   }
   if (packet.info->has(kResponse)) {
     requester.on_response(packet);
@@ -140,6 +136,7 @@ Packet QueuePair::header(Operation operation, std::uint32_t psn, bool masked) co
   }
   packet.bth.opcode = make_opcode(transport, operation);
   packet.bth.pkey = pkey;
+  packet.bth.migrated = migration.request_bit();
   packet.bth.destination_qpn = attr.dest_qp_num;
   packet.bth.psn = psn;
   packet.info = &opcode_info(packet.bth.opcode);

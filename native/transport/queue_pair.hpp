@@ -11,6 +11,7 @@
 #include "transport/attributes.hpp"
 #include "transport/counters.hpp"
 #include "transport/outgoing_packet.hpp"
+#include "transport/path_migration.hpp"
 #include "transport/requester.hpp"
 #include "transport/responder.hpp"
 #include "transport/services.hpp"
@@ -80,6 +81,7 @@ class QueuePair {
   SendQueue sq;
   ReceiveRing rq;
   Counters counters;
+  PathMigration migration;
   Requester requester;
   Responder responder;
 

@@ -327,6 +327,11 @@ void Requester::advance() {
   }
   if (timer_.ack_due(now_ns)) {
     qp_.count(&Counters::local_ack_timeout_err);
+    if (retries_left_ == 0 && qp_.migration.escape()) {
+      timer_.restart(now_ns);
+      go_back_to(unacked_psn_);
+      return;
+    }
     if (retries_left_ == 0) {
       qp_.count(&Counters::retry_exceeded_err);
       fail(qp_.sq.oldest(), WcStatus::RETRY_EXC_ERR, {Reason::RETRIES_EXHAUSTED, 0, 0, 0}, false);

@@ -171,6 +171,8 @@ _QP_STATES = {"qp_state": QPAttrMask.STATE, "cur_qp_state": QPAttrMask.CUR_STATE
 _QP_OTHERS = {
     "ah_attr": QPAttrMask.AV,
     "alt_ah_attr": QPAttrMask.ALT_PATH,
+    "alt_pkey_index": QPAttrMask.ALT_PATH,
+    "alt_timeout": QPAttrMask.ALT_PATH,
     "path_mig_state": QPAttrMask.PATH_MIG_STATE,
     "en_sqd_async_notify": QPAttrMask.EN_SQD_ASYNC_NOTIFY,
 }
@@ -181,7 +183,8 @@ class QPAttr:
     """Attributes of a queue pair (struct ibv_qp_attr), under its names.
 
     Codes are the specification's: `timeout` is 4.096 us x 2^timeout and 0 waits for ever,
-    `min_rnr_timer` is IBTA's table 45, `rnr_retry` 7 is without end.
+    `min_rnr_timer` is IBTA's table 45, `rnr_retry` 7 is without end. The alternate path is
+    `alt_ah_attr` with `alt_pkey_index` and `alt_timeout`, 268 ms unless given.
     """
 
     qp_state: QPState = QPState.RESET
@@ -196,6 +199,8 @@ class QPAttr:
     ah_attr: AHAttr | None = None
     alt_ah_attr: AHAttr | None = None
     pkey_index: int = 0
+    alt_pkey_index: int = 0
+    alt_timeout: int = 16
     en_sqd_async_notify: bool = False
     sq_draining: bool = False
     max_rd_atomic: int = 0
@@ -224,6 +229,9 @@ class QPAttr:
             native.ah_attr = instance("ah_attr", self.ah_attr, AHAttr).to_native()
         if mask & QPAttrMask.ALT_PATH:
             native.alt_ah_attr = instance("alt_ah_attr", self.alt_ah_attr, AHAttr).to_native()
+            native.alt_port_num = native.alt_ah_attr.port
+            native.alt_pkey_index = unsigned("alt_pkey_index", self.alt_pkey_index, 16)
+            native.alt_timeout = unsigned("alt_timeout", self.alt_timeout, 8)
         native.en_sqd_async_notify = bool(self.en_sqd_async_notify)
         return native
 
@@ -240,6 +248,8 @@ class QPAttr:
             path_mig_state=native.path_mig_state,
             ah_attr=AHAttr.from_native(native.ah_attr),
             alt_ah_attr=AHAttr.from_native(native.alt_ah_attr),
+            alt_pkey_index=native.alt_pkey_index,
+            alt_timeout=native.alt_timeout,
             en_sqd_async_notify=native.en_sqd_async_notify,
             sq_draining=native.sq_draining,
             cap=QPCap.from_native(native.cap),
