@@ -37,7 +37,9 @@ _VENDOR_ID = 0x020000
 _VENDOR_PART_ID = 1
 
 _CAPS = (
-    DeviceCap.MEM_WINDOW
+    DeviceCap.AUTO_PATH_MIG
+    | DeviceCap.PORT_ACTIVE_EVENT
+    | DeviceCap.MEM_WINDOW
     | DeviceCap.XRC
     | DeviceCap.MEM_MGT_EXTENSIONS
     | DeviceCap.FLUSH_GLOBAL

@@ -86,6 +86,8 @@ class AtomicCap(IntEnum):
 class DeviceCap(IntFlag):
     """What a device can do besides (enum ibv_device_cap_flags)."""
 
+    AUTO_PATH_MIG = 1 << 4
+    PORT_ACTIVE_EVENT = 1 << 10
     MEM_WINDOW = 1 << 17
     XRC = 1 << 20
     MEM_MGT_EXTENSIONS = 1 << 21
