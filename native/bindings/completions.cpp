@@ -47,8 +47,8 @@ nb::list poll(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::type_ob
   std::array<Completion, kPollBatch> batch;
   while (out.size() < max_entries) {
     const std::size_t wanted = std::min<std::size_t>(kPollBatch, max_entries - out.size());
-    const std::size_t count = demand(
-        hca.poll(cq, {batch.data(), wanted}, out.size() == 0 ? patience_ns : 0));
+    const std::size_t count =
+        demand(hca.poll(cq, {batch.data(), wanted}, out.size() == 0 ? patience_ns : 0));
     for (std::size_t i = 0; i < count; ++i) {
       const Completion& completion = batch[i];
       CqeTable::Posted posted;

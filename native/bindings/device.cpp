@@ -183,6 +183,7 @@ void bind_device(HcaClass& hca) {
             return dict_of(read(self, [](Adapter& a) { return a.config().limits; }));
           },
           nb::sig("def limits(self) -> dict[str, int]"))
+      .def_prop_ro("identity", &Hca::identity)
       .def_prop_ro(
           "windows_2a",
           [](Hca& self) { return read(self, [](Adapter& a) { return a.config().windows_2a; }); })

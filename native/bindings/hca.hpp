@@ -70,6 +70,9 @@ class Hca {
     });
   }
 
+  // Names the device among those of the process.
+  std::uint64_t identity() const { return reinterpret_cast<std::uintptr_t>(this); }
+
   // Polls a CQ; one that is empty makes progress first, again and again for `patience_ns`.
   Result<std::size_t> poll(std::uint32_t cq, std::span<Completion> out,
                            std::uint64_t patience_ns = 0);

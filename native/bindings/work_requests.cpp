@@ -16,9 +16,9 @@ std::vector<Sge> sges_of(const std::vector<SgeTuple>& tuples) {
   return sges;
 }
 
-// Object, key, and what it is bound to: lkey, address, length, access.
+// Object, key, what it is bound to (lkey, address, length, access), and whose it is.
 using MemoryTuple = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint64_t,
-                               std::uint64_t, std::uint32_t>;
+                               std::uint64_t, std::uint32_t, std::uint64_t>;
 
 // Bytes, placement type, selectivity.
 using FlushTuple = std::tuple<std::uint32_t, std::uint8_t, std::uint8_t>;
@@ -29,8 +29,8 @@ FlushWork flush_work(const FlushTuple& tuple) {
 }
 
 MemoryWork memory_work(const MemoryTuple& tuple) {
-  const auto& [object, key, lkey, address, length, access] = tuple;
-  return {object, key, MwType::TYPE_2, {lkey, address, length, access}};
+  const auto& [object, key, lkey, address, length, access, owner] = tuple;
+  return {object, key, MwType::TYPE_2, {lkey, address, length, access}, owner};
 }
 
 void bind_send_wr(nb::module_& module) {

@@ -15,7 +15,8 @@ struct MemoryWork {
   std::uint32_t object = 0;  // Handle of the window or region.
   std::uint32_t key = 0;     // Its key from then on.
   MwType type = MwType::TYPE_2;
-  BindInfo bind;  // REG_MR: only the access flags.
+  BindInfo bind;            // REG_MR: only the access flags.
+  std::uint64_t owner = 0;  // Which device the object is of, for who posts; 0: not said.
 };
 
 // What FLUSH is about (Annex A19).

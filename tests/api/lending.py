@@ -68,3 +68,7 @@ class Lender:
         part = self.pair.a.mr[0:length]
         wc = self.run(hca.Read(part, remote=remote, signaled=True), on="asking")
         return bytes(self.pair.a.buffer[0:length]) if wc.ok else wc.status
+
+    def send_inv(self, rkey: int) -> None:
+        """Sends what invalidates a key of the lender; a receive must wait there."""
+        self.asking.post_send(hca.SendInv(rkey=rkey, signaled=True))

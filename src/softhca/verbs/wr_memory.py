@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 from typing import TypedDict, Unpack
 
+from softhca.completion.cqe import Cqe
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.enums import MwType, WrOpcode
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.fast_mr import FastMR
+from softhca.verbs.lifetime import alive
 from softhca.verbs.mr import MR, Sge
 from softhca.verbs.mw import MW, BindInfo
 from softhca.verbs.remote_memory import RemoteMemory
@@ -26,11 +28,13 @@ class LocalOptions(TypedDict, total=False):
         wr_id: 64 bits that come back in the completion.
         signaled: Ask for a completion of success; errors complete in any case.
         fence: Wait until earlier READs and atomics of the queue pair have completed.
+        cqe: Callback that the completion goes to; it comes back as `wc.cqe`.
     """
 
     wr_id: int
     signaled: bool
     fence: bool
+    cqe: Cqe | None
 
 
 class BindMw(SendRequest):
@@ -77,11 +81,13 @@ class BindMw(SendRequest):
         if mw.type is not MwType.TYPE_2:
             raise VerbsError(errno.EINVAL, "mw", mw, "is of type 1: bind it with qp.bind_mw()")
         bind = BindInfo.of(where, access)
+        if bind.mr is not None:
+            alive("where.mr", bind.mr, MR, mw._hca)
         rkey = unsigned("rkey", rkey, 32)
         super().__init__(
             WrOpcode.BIND_MW,
             (),
-            fields={"memory": (mw.handle, rkey, *bind.native)},
+            fields={"memory": (mw.handle, rkey, *bind.native, mw._hca.identity)},
             **options,
         )
         mw._keep(bind.mr)
@@ -124,7 +130,7 @@ class RegMr(SendRequest):
         super().__init__(
             WrOpcode.REG_MR,
             (),
-            fields={"memory": (mr.handle, key, 0, 0, 0, rights)},
+            fields={"memory": (mr.handle, key, 0, 0, 0, rights, mr._hca.identity)},
             **options,
         )
         self.mr = mr
