@@ -46,10 +46,14 @@ struct Limits {
   std::uint32_t max_mcast_grp = 1024;
   std::uint32_t max_mcast_qp_attach = 64;
   std::uint64_t max_mr_size = ~std::uint64_t{0};
+  std::uint64_t max_dm_size = 64u << 20;  // Of all allocations together.
   std::uint32_t max_msg_sz = 1u << 31;
   std::uint16_t max_pkeys = 1;
   std::uint16_t gid_table_len = 16;
 };
+
+// Device memory is aligned to this power of two whatever is asked for.
+inline constexpr std::uint32_t kMaxDmLogAlign = 12;
 
 struct AdapterConfig {
   std::uint64_t node_guid = 0;
@@ -180,6 +184,13 @@ class Adapter {
                                 std::uint64_t now_ns);
   // The present key of a region or window, and its state.
   Result<KeyInfo> query_key(std::uint32_t handle) const;
+  // Device memory, which has no address: copied in and out, or registered with ZERO_BASED.
+  Result<std::uint32_t> alloc_dm(std::uint64_t length, std::uint32_t log_align_req);
+  Status free_dm(std::uint32_t dm);
+  Status memcpy_to_dm(std::uint32_t dm, std::uint64_t offset, ByteView from);
+  Status memcpy_from_dm(std::uint32_t dm, std::uint64_t offset, ByteSpan to);
+  Result<MrInfo> reg_dm_mr(std::uint32_t pd, std::uint32_t dm, std::uint64_t offset,
+                           std::uint64_t length, std::uint32_t access);
   Result<std::uint32_t> create_ah(std::uint32_t pd, const AhAttr& attr);
   Result<AhAttr> query_ah(std::uint32_t ah) const;
   Status destroy_ah(std::uint32_t ah);

@@ -69,6 +69,7 @@ Status Adapter::dereg_mr(std::uint32_t mr) {
   const Status status = state_->memory_table.deregister_region(mr);
   if (status.ok()) {
     --state_->pds.find(pd)->users;
+    state_->leave_device_memory(mr);
   }
   return status;
 }

@@ -30,6 +30,12 @@ struct AddressHandle {
   AhAttr attr;
 };
 
+struct DeviceMemory {
+  std::vector<std::uint8_t> storage;
+  ByteSpan bytes;  // Of `storage`, from the first page boundary on.
+  std::uint32_t regions = 0;
+};
+
 struct XrcDomain {
   std::uint32_t users = 0;
 };
@@ -49,6 +55,8 @@ struct Adapter::State final : Services {
   // error.
   void settle_overflows();
   bool completes_through_xrc(const QueuePair& qp, const CompletionQueue& cq);
+  // A region is gone that may have lain in device memory.
+  void leave_device_memory(std::uint32_t mr);
   // The route that an address vector stands for, sent by `qpn`.
   Route route_to(const AhAttr& attr, std::uint32_t qpn) const;
   Status check_ah(const AhAttr& attr) const;
@@ -62,6 +70,9 @@ struct Adapter::State final : Services {
   HandleTable<ProtectionDomain> pds;
   HandleTable<AddressHandle> ahs;
   HandleTable<XrcDomain> xrcds;
+  HandleTable<DeviceMemory> dms{1u << 16};
+  std::uint64_t dm_bytes = 0;                           // Allocated.
+  std::map<std::uint32_t, std::uint32_t> dm_of_region;  // By the handle of the region.
   HandleTable<CompletionQueue> cqs;
   HandleTable<SharedReceiveQueue, 4> srqs;  // 24 bits: XRCETH carries the handle.
   QpTable qps;

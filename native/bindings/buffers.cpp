@@ -2,6 +2,8 @@
 #include <nanobind/ndarray.h>
 
 #include "bindings/module.hpp"
+#include "bindings/refusal.hpp"
+#include "driver/advice.hpp"
 
 namespace softhca {
 namespace {
@@ -59,6 +61,16 @@ void bind_buffers(nb::module_& module) {
   module.def("buffer_address", &buffer_address, nb::arg("object"),
              nb::sig("def buffer_address(object: object) -> int"),
              "Address of a contiguous buffer; it stays only while the caller holds an export.");
+  module.def(
+      "advise_memory",
+      [](std::uint64_t address, std::uint64_t length, std::uint32_t advice) {
+        const Status status = [&] {
+          const nb::gil_scoped_release release;
+          return advise_memory(address, length, advice);
+        }();
+        demand(status);
+      },
+      nb::arg("address"), nb::arg("length"), nb::arg("advice"));
   module.def("buffer_range", &buffer_range, nb::arg("object"),
              nb::sig("def buffer_range(object: object) -> tuple[int, int, bool]"),
              "Address, bytes, and whether it is read-only, of a contiguous buffer.");

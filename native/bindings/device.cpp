@@ -15,7 +15,7 @@ namespace {
   X(max_qp) X(max_qp_wr) X(max_sge) X(max_inline_data) \
   X(max_srq) X(max_srq_wr) X(max_srq_sge) X(max_ah) \
   X(max_xrcd) X(max_qp_rd_atom) X(max_qp_init_rd_atom) X(max_mcast_grp) \
-  X(max_mcast_qp_attach) X(max_mr_size) X(max_msg_sz) X(max_pkeys) \
+  X(max_mcast_qp_attach) X(max_mr_size) X(max_dm_size) X(max_msg_sz) X(max_pkeys) \
   X(gid_table_len)
 // clang-format on
 

@@ -1,6 +1,8 @@
 #include <nanobind/stl/pair.h>
 
+#include <algorithm>
 #include <tuple>
+#include <vector>
 
 #include "bindings/module.hpp"
 #include "bindings/verb.hpp"
@@ -9,6 +11,22 @@ namespace softhca {
 namespace {
 
 using BindTuple = std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint32_t>;
+
+void memcpy_to_dm(Hca& hca, std::uint32_t dm, std::uint64_t offset, const nb::bytes& bytes) {
+  demand(
+      hca.call([&](Adapter& adapter) { return adapter.memcpy_to_dm(dm, offset, view_of(bytes)); }));
+}
+
+nb::bytes memcpy_from_dm(Hca& hca, std::uint32_t dm, std::uint64_t offset, std::uint64_t length) {
+  std::vector<std::uint8_t> bytes;
+  demand(hca.call([&](Adapter& adapter) {
+    // No more than there can be, whatever was asked for; the adapter refuses it.
+    const std::uint64_t most = adapter.config().limits.max_dm_size;
+    bytes.resize(std::min(length, most + 1));
+    return adapter.memcpy_from_dm(dm, offset, bytes);
+  }));
+  return bytes_of(bytes);
+}
 
 }  // namespace
 
@@ -63,6 +81,12 @@ void bind_memory(HcaClass& hca) {
             return std::tuple(info.key, info.state);
           },
           nb::arg("handle"), "(key, state) of a region or window.")
+      .def("alloc_dm", verb(&Adapter::alloc_dm), nb::arg("length"), nb::arg("log_align_req"))
+      .def("free_dm", verb(&Adapter::free_dm), nb::arg("dm"))
+      .def("memcpy_to_dm", &memcpy_to_dm, nb::arg("dm"), nb::arg("offset"), nb::arg("bytes"))
+      .def("memcpy_from_dm", &memcpy_from_dm, nb::arg("dm"), nb::arg("offset"), nb::arg("length"))
+      .def("reg_dm_mr", verb(&Adapter::reg_dm_mr), nb::arg("pd"), nb::arg("dm"), nb::arg("offset"),
+           nb::arg("length"), nb::arg("access"))
       .def("create_ah", verb(&Adapter::create_ah), nb::arg("pd"), nb::arg("attr"))
       .def("query_ah", verb(&Adapter::query_ah), nb::arg("ah"))
       .def("destroy_ah", verb(&Adapter::destroy_ah), nb::arg("ah"))

@@ -9,6 +9,7 @@ from softhca.invalidation.cache import CacheStatistics, RegistrationCache
 from softhca.invalidation.cached_region import CachedRegion
 from softhca.invalidation.channel import InvalidationChannel
 from softhca.invalidation.events import InvalidationEvent, InvalidationKind
+from softhca.verbs.advice import Advice
 from softhca.verbs.ah import AH
 from softhca.verbs.attributes import (
     AHAttr,
@@ -24,6 +25,7 @@ from softhca.verbs.comp_channel import CompChannel
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
 from softhca.verbs.device import Device, open
+from softhca.verbs.dm import DM, DeviceMR
 from softhca.verbs.enums import (
     Access,
     AtomicCap,
@@ -55,6 +57,7 @@ from softhca.verbs.events import AsyncEvent
 from softhca.verbs.fast_mr import FastMR
 from softhca.verbs.gid import GID
 from softhca.verbs.mr import MR, Sge
+from softhca.verbs.mr_buffer import MRBuffer
 from softhca.verbs.mw import MW, BindInfo, inc_rkey
 from softhca.verbs.pd import PD
 from softhca.verbs.qp import QP
@@ -83,6 +86,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AH",
     "CQ",
+    "DM",
     "GID",
     "MR",
     "MW",
@@ -94,6 +98,7 @@ __all__ = [
     "XRCD",
     "AHAttr",
     "Access",
+    "Advice",
     "AsyncEvent",
     "AtomicCap",
     "AtomicWrite",
@@ -110,6 +115,7 @@ __all__ = [
     "Device",
     "DeviceAttr",
     "DeviceCap",
+    "DeviceMR",
     "EventType",
     "FastMR",
     "FetchAdd",
@@ -122,6 +128,7 @@ __all__ = [
     "InvalidationKind",
     "KeyState",
     "LocalInv",
+    "MRBuffer",
     "MaskedCmpSwap",
     "MaskedFetchAdd",
     "MigState",

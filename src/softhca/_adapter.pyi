@@ -1124,6 +1124,8 @@ def buffer_address(object: object) -> int:
     Address of a contiguous buffer; it stays only while the caller holds an export.
     """
 
+def advise_memory(address: int, length: int, advice: int) -> None: ...
+
 def buffer_range(object: object) -> tuple[int, int, bool]:
     """Address, bytes, and whether it is read-only, of a contiguous buffer."""
 
@@ -1202,6 +1204,16 @@ class Hca:
 
     def query_key(self, handle: int) -> tuple[int, KeyState]:
         """(key, state) of a region or window."""
+
+    def alloc_dm(self, length: int, log_align_req: int) -> int: ...
+
+    def free_dm(self, dm: int) -> None: ...
+
+    def memcpy_to_dm(self, dm: int, offset: int, bytes: bytes) -> None: ...
+
+    def memcpy_from_dm(self, dm: int, offset: int, length: int) -> bytes: ...
+
+    def reg_dm_mr(self, pd: int, dm: int, offset: int, length: int, access: int) -> MrInfo: ...
 
     def create_ah(self, pd: int, attr: AhAttr) -> int: ...
 

@@ -38,6 +38,7 @@ class DeviceAttr:
     device_cap_flags: DeviceCap
     phys_port_cnt: int
     max_mr_size: int
+    max_dm_size: int
     max_msg_sz: int
     max_qp: int
     max_qp_wr: int

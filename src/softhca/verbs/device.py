@@ -18,6 +18,7 @@ from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.comp_channel import CompChannel
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
+from softhca.verbs.dm import DM
 from softhca.verbs.enums import AtomicCap, DeviceCap, IcrcLevel, Mtu, PortState
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.events import AsyncEvent, AsyncEvents, take_event, wait_for_event
@@ -278,6 +279,19 @@ class Device(VerbsObject):
             True if there was anything to do.
         """
         return self._callback_crews is not None and self._callback_crews.run_ready()
+
+    def alloc_dm(self, length: int, log_align_req: int = 0) -> DM:
+        """Allocates device memory (ibv_alloc_dm).
+
+        Args:
+            length: Bytes.
+            log_align_req: Alignment of its first byte, as a power of two; 12 at most.
+
+        Raises:
+            VerbsError: EINVAL, for a length of 0 or a larger alignment; ENOMEM, if max_dm_size
+                bytes would be exceeded.
+        """
+        return DM(self, length, log_align_req)
 
     def create_invalidation_channel(self) -> InvalidationChannel:
         """Creates a channel that tells when memory of regions goes away.

@@ -39,17 +39,8 @@ class FastMR(MR):
                 errno.EINVAL, "mr_type", mr_type, "must be MEM_REG or SG_GAPS"
             ) from None
         info = hca.alloc_mr(pd.handle, kind, unsigned("max_sg", max_sg, 32))
-        self.handle = info.handle
-        self.lkey = info.lkey
-        self.rkey = info.rkey
+        self._take(info, Access(0), 0, 0)
         self.max_sg = max_sg
-        self.addr = self.length = 0
-        self._address = None
-        self._watch = None
-        self._raised = 0
-        self.access = Access(0)
-        self.obj = None
-        self._export = None
         self._exports: list[Any] = []
         VerbsObject.__init__(self, hca, pd)
 

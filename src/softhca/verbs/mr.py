@@ -76,6 +76,12 @@ class MR(VerbsObject):
 
     kind = "mr"
 
+    # None: in several places, in none yet, or in the adapter.
+    _address: int | None
+    _export: _Export | None
+    _watch: _adapter.Watch | None
+    obj: object
+
     def __init__(
         self,
         pd: PD,
@@ -94,20 +100,24 @@ class MR(VerbsObject):
             info = hca.reg_mr(pd.handle, address, length, iova, access)
         else:
             info = hca.reg_watched_mr(pd.handle, address, length, iova, access, watch)
+        self._take(info, Access(access), iova, length)
+        self._address = address
         self._watch = watch
-        self._raised = 0
-        self.handle: int = info.handle
-        self.lkey: int = info.lkey
-        self.rkey: int = info.rkey
-        self.addr = iova
-        # None: in several places, or in none yet.
-        self._address: int | None = address
-        self._read_only = False
-        self.length = length
-        self.access = Access(access)
         self.obj = obj
         self._export = export
         super().__init__(hca, pd)
+
+    def _take(self, info: _adapter.MrInfo, access: Access, addr: int, length: int) -> None:
+        """Sets all fields, for a region that holds nothing."""
+        self.handle: int = info.handle
+        self.lkey: int = info.lkey
+        self.rkey: int = info.rkey
+        self.addr = addr
+        self.length = length
+        self.access = access
+        self.obj = self._address = self._export = self._watch = None
+        self._read_only = False
+        self._raised = 0
 
     def _destroy(self) -> None:
         self._hca.dereg_mr(self.handle)

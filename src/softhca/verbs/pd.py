@@ -5,21 +5,24 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from softhca import _adapter
+from softhca.verbs.advice import Advice, advise
 from softhca.verbs.ah import AH
 from softhca.verbs.attributes import AHAttr
 from softhca.verbs.checks import unsigned
+from softhca.verbs.dm import DM, DeviceMR
 from softhca.verbs.enums import MrType, MwType, QPType
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.fast_mr import FastMR
 from softhca.verbs.gid import GIDLike
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.mr import MR, WRITABLE_ACCESS, register, register_watched
+from softhca.verbs.mr_buffer import MRBuffer
 from softhca.verbs.mw import MW
 from softhca.verbs.qp import QP
 from softhca.verbs.srq import SRQ
 
 if TYPE_CHECKING:
-    from softhca import _adapter
     from softhca.invalidation.channel import InvalidationChannel
     from softhca.verbs.cq import CQ
     from softhca.verbs.device import Device
@@ -61,6 +64,7 @@ class PD(VerbsObject):
         iova: int | None = None,
         invalidation: InvalidationChannel | None = None,
         cookie: int | None = None,
+        advice: Advice | int | None = None,
     ) -> MR:
         """Registers memory (ibv_reg_mr).
 
@@ -75,6 +79,7 @@ class PD(VerbsObject):
             invalidation: A channel that tells when the mapping behind the region changes. What has
                 gone can no longer be accessed through the region. `obj` is then not held.
             cookie: 64 bits that events of the region carry; by default 0.
+            advice: What the kernel is told about the memory first (madvise).
 
         Raises:
             VerbsError: EINVAL, for rights that contradict each other, a range that wraps, or a
@@ -82,7 +87,8 @@ class PD(VerbsObject):
                 write; ENOMEM, above max_mr regions. With notices: EOPNOTSUPP, where the system has
                 no userfaultfd that can tell; EBUSY, if another one watches the memory; EFAULT, if
                 nothing is mapped there; EACCES, for a shared mapping of a file that was opened
-                read-only.
+                read-only. With advice: EINVAL, for one that would lose content; what madvise
+                raises.
             TypeError: If `obj` is no buffer, or not exactly one of `obj` and `addr` is given.
         """
         rights = None if access is None else unsigned("access", access, 32)
@@ -92,6 +98,8 @@ class PD(VerbsObject):
         if addr is None:
             if length is not None or iova is not None:
                 raise TypeError("length= and iova= go with addr=, not with a buffer")
+            if advice is not None:
+                advise(obj, advice)
             return register(self, obj, rights, channel, mark)
         if length is None:
             raise VerbsError(errno.EINVAL, "length", None, "must be given with addr")
@@ -100,9 +108,43 @@ class PD(VerbsObject):
         first = address if iova is None else unsigned("iova", iova, 64)
         if rights is None:
             rights = int(WRITABLE_ACCESS)
+        if advice is not None:
+            _adapter.advise_memory(address, size, unsigned("advice", advice, 32))
         if channel is not None:
             return register_watched(self, address, size, first, rights, channel, mark)
         return MR(self, None, None, address, size, first, rights)
+
+    def alloc_mr_buffer(
+        self, size: int, access: int | None = None, *, huge_pages: bool = True
+    ) -> MRBuffer:
+        """Allocates memory and registers it.
+
+        Args:
+            size: Bytes.
+            access: Rights; by default all.
+            huge_pages: Take them where the system has any.
+
+        Raises:
+            VerbsError: EINVAL, for a size of 0; ENOMEM, above max_mr regions or without memory.
+        """
+        return MRBuffer(self, size, access, huge_pages=huge_pages)
+
+    def reg_dm_mr(
+        self, dm: DM, dm_offset: int = 0, length: int | None = None, access: int | None = None
+    ) -> DeviceMR:
+        """Registers a part of device memory (ibv_reg_dm_mr).
+
+        Args:
+            dm: What `device.alloc_dm()` gave.
+            dm_offset: First byte, which the keys call 0.
+            length: Bytes; by default what is left.
+            access: Rights, ZERO_BASED among them; by default all.
+
+        Raises:
+            VerbsError: EINVAL, if the part leaves the device memory, or without ZERO_BASED; ENOMEM,
+                above max_mr regions.
+        """
+        return DeviceMR(self, dm, dm_offset, length, access)
 
     def alloc_mr(self, mr_type: MrType, max_sg: int) -> FastMR:
         """Allocates a region for fast registration (ib_alloc_mr).

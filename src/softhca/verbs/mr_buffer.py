@@ -1,0 +1,89 @@
+"""Memory that is made to be registered."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from softhca import _adapter
+from softhca.verbs.checks import unsigned
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.mr import MR, WRITABLE_ACCESS
+
+if TYPE_CHECKING:
+    from softhca.verbs.pd import PD
+
+_HUGE_PAGE_BYTES = 2 << 20
+
+
+class MRBuffer(MR):
+    """A region with memory of its own. `pd.alloc_mr_buffer()` makes it.
+
+    The memory begins at a page boundary, is filled with zeros, and lies in a file without a name: a
+    peer process of the same host that was given the descriptor maps the same bytes, by
+    `mmap.mmap(fd, mr.mapped_length)`.
+
+    Attributes:
+        buffer: The mapping; `memoryview(mr.buffer)` and NumPy's `frombuffer` take it.
+        fd: The descriptor of the memory; it closes with the region, duplicates of it stay.
+        mapped_length: Bytes of the file: the length, up to the end of its last page.
+        page_bytes: Bytes of a page: 2 MiB where the system had huge pages reserved. Elsewhere it is
+            asked to put large ones under the memory of its own accord.
+    """
+
+    __slots__ = ("buffer", "fd", "mapped_length", "page_bytes")
+
+    def __init__(
+        self, pd: PD, size: int, access: int | None = None, *, huge_pages: bool = True
+    ) -> None:
+        length = unsigned("size", size, 63)
+        if length == 0:
+            raise VerbsError(errno.EINVAL, "size", size, "must be 1 or more")
+        rights = int(WRITABLE_ACCESS) if access is None else unsigned("access", access, 32)
+        self.fd, self.buffer, self.page_bytes = _map(length, huge_pages)
+        self.mapped_length = len(self.buffer)
+        export = memoryview(self.buffer)
+        try:
+            address = _adapter.buffer_address(export)
+            super().__init__(pd, self.buffer, export, address, length, address, rights)
+        except BaseException:
+            export.release()
+            self.buffer.close()
+            os.close(self.fd)
+            raise
+
+    def _forget(self) -> None:
+        already = self._closed
+        super()._forget()
+        if not already:
+            os.close(self.fd)
+            with suppress(BufferError):  # Somebody still looks at it, and keeps it mapped.
+                self.buffer.close()
+
+
+def _map(length: int, huge_pages: bool) -> tuple[int, mmap.mmap, int]:
+    if huge_pages and length >= _HUGE_PAGE_BYTES:
+        with suppress(OSError):  # None are reserved, or not enough.
+            return _map_file(length, _HUGE_PAGE_BYTES, os.MFD_HUGETLB)
+    fd, mapping, page_bytes = _map_file(length, mmap.PAGESIZE, 0)
+    if huge_pages:
+        with suppress(OSError):
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+    return fd, mapping, page_bytes
+
+
+def _map_file(length: int, page_bytes: int, flags: int) -> tuple[int, mmap.mmap, int]:
+    fd = -1
+    try:
+        fd = os.memfd_create("softhca-buffer", os.MFD_CLOEXEC | flags)
+        whole = -(-length // page_bytes) * page_bytes
+        os.ftruncate(fd, whole)
+        return fd, mmap.mmap(fd, whole), page_bytes
+    except (OSError, OverflowError, ValueError) as error:
+        if fd >= 0:
+            os.close(fd)
+        number = getattr(error, "errno", None) or errno.ENOMEM
+        raise VerbsError(number, "size", length, "bytes cannot be mapped") from None
