@@ -56,6 +56,13 @@ Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> ou
   return guarded_->adapter.poll_cq(cq, out);
 }
 
+Result<int> Hca::req_notify(std::uint32_t cq, std::uint32_t flags) {
+  const Result<int> armed =
+      call([&](Adapter& adapter) { return adapter.req_notify_cq(cq, flags); });
+  if (driver_ && armed.ok() && armed.value == 0) driver_->caller_sleeps();
+  return armed;
+}
+
 Result<std::optional<AsyncEvent>> Hca::next_async_event() {
   const nanobind::gil_scoped_release release;
   const InUse in_use(*this);

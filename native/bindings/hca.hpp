@@ -79,6 +79,9 @@ class Hca {
   // Polls without progress, and without letting the GIL go if nobody else is at the adapter.
   Result<std::size_t> poll_waiting(std::uint32_t cq, std::span<Completion> out);
 
+  // Arms a CQ: whoever did so sleeps next.
+  Result<int> req_notify(std::uint32_t cq, std::uint32_t flags);
+
   Result<std::optional<AsyncEvent>> next_async_event();
   // A descriptor that is readable while there is an event; -1 in a simulation.
   int async_event_fd();

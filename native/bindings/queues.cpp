@@ -11,7 +11,12 @@ void bind_queues(HcaClass& hca) {
       .def("resize_cq", verb(&Adapter::resize_cq), nb::arg("cq"), nb::arg("cqe"))
       .def("moderate_cq", verb(&Adapter::moderate_cq), nb::arg("cq"), nb::arg("count"),
            nb::arg("period_ns"))
-      .def("req_notify_cq", verb(&Adapter::req_notify_cq), nb::arg("cq"), nb::arg("flags"))
+      .def(
+          "req_notify_cq",
+          [](Hca& self, std::uint32_t cq, std::uint32_t flags) {
+            return demand(self.req_notify(cq, flags));
+          },
+          nb::arg("cq"), nb::arg("flags"))
       .def("create_srq", verb(&Adapter::create_srq), nb::arg("pd"), nb::arg("attr"),
            nb::arg("xrcd"), nb::arg("cq"))
       .def("modify_srq", verb(&Adapter::modify_srq), nb::arg("srq"), nb::arg("attr"),

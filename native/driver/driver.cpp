@@ -273,6 +273,11 @@ bool Driver::caller_is_polling() const {
   return last_ns != 0 && (last_ns >= now_ns || now_ns - last_ns < kPollingNs);
 }
 
+void Driver::caller_sleeps() {
+  last_poll_ns_.store(0, std::memory_order_relaxed);
+  if (thread_state_.load() == ThreadState::ASIDE) kick();
+}
+
 void Driver::run() {
   heed_address();  // It may have changed before changes were told.
   std::uint64_t aside_ns = kMinAsideNs;

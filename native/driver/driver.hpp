@@ -76,6 +76,9 @@ class Driver {
   // Adapter::poll_cq() that makes progress itself when it finds nothing.
   Result<std::size_t> poll_cq(std::uint32_t cq, std::span<Completion> out);
 
+  // A caller that polled goes to sleep: the thread takes over at once.
+  void caller_sleeps();
+
   // Membership of the link; Adapter::attach_mcast() is called besides.
   DriverError join_group(const Gid& group);
   DriverError leave_group(const Gid& group);

@@ -103,6 +103,11 @@ def _entry(buffer: Any, inline: bool) -> tuple[_Triple, object]:
 
 
 def _entries(buffers: tuple[Any, ...], inline: bool) -> tuple[list[_Triple], tuple[object, ...]]:
+    if len(buffers) == 1 and not inline:
+        (sge,) = buffers
+        # A part of a region is right by construction, and what most programs give.
+        if type(sge) is Sge and sge.mr is not None:
+            return [(sge.addr, sge.length, sge.lkey)], buffers
     flat: list[Any] = []
     for buffer in buffers:
         flat.extend(buffer if isinstance(buffer, list | tuple) else (buffer,))
@@ -112,6 +117,13 @@ def _entries(buffers: tuple[Any, ...], inline: bool) -> tuple[list[_Triple], tup
 
 def _is_cqe(cqe: Cqe | None) -> bool:
     return cqe is not None and bool(instance("cqe", cqe, Cqe))
+
+
+# As integers: arithmetic of IntFlag costs more than the rest of a work request.
+_SIGNALED = int(SendFlags.SIGNALED)
+_FENCE = int(SendFlags.FENCE)
+_SOLICITED = int(SendFlags.SOLICITED)
+_INLINE = int(SendFlags.INLINE)
 
 
 class SendRequest(_adapter.SendWr):
@@ -138,8 +150,8 @@ class SendRequest(_adapter.SendWr):
         fields: dict[str, Any] | None = None,
     ) -> None:
         triples, kept = _entries(buffers, inline)
-        byte_count = sum(length for _, length, _ in triples)
-        if opcode in _REMOTE:
+        byte_count = sum([length for _, length, _ in triples])
+        if remote is not None or opcode in _REMOTE:
             far = instance("remote", remote, RemoteMemory)
             if byte_count > far.length:
                 raise VerbsError(
@@ -147,23 +159,23 @@ class SendRequest(_adapter.SendWr):
                 )
             fields = {**(fields or {}), "remote_address": far.addr, "rkey": far.rkey}
         flags = (
-            (SendFlags.SIGNALED if signaled else 0)
-            | (SendFlags.FENCE if fence else 0)
-            | (SendFlags.SOLICITED if solicited else 0)
-            | (SendFlags.INLINE if inline else 0)
+            (_SIGNALED if signaled else 0)
+            | (_FENCE if fence else 0)
+            | (_SOLICITED if solicited else 0)
+            | (_INLINE if inline else 0)
         )
         if ah is not None and ah.closed:
             raise VerbsError(errno.EINVAL, "ah", None, "is closed")
         super().__init__(
             opcode,
             triples,
-            wr_id=unsigned("wr_id", wr_id, 64),
+            wr_id=unsigned("wr_id", wr_id, 64) if wr_id != 0 else 0,
             send_flags=flags,
-            xrc_srqn=unsigned("srqn", srqn, 24),
+            xrc_srqn=unsigned("srqn", srqn, 24) if srqn != 0 else 0,
             ah=ah.handle if ah is not None else 0,
-            remote_qpn=unsigned("remote_qpn", remote_qpn, 24),
-            remote_qkey=unsigned("remote_qkey", remote_qkey, 32),
-            has_cqe=_is_cqe(cqe),
+            remote_qpn=unsigned("remote_qpn", remote_qpn, 24) if remote_qpn != 0 else 0,
+            remote_qkey=unsigned("remote_qkey", remote_qkey, 32) if remote_qkey != 0 else 0,
+            has_cqe=cqe is not None and _is_cqe(cqe),
             **(fields or {}),
         )
         self.cqe = cqe
