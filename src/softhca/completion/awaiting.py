@@ -11,7 +11,7 @@ import asyncio
 import errno
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from softhca.completion.cqe import Cqe
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from softhca.verbs.cq import CQ
     from softhca.verbs.wc import WC
 
-# How long a pump goes on polling after the last completion. A round trip on one machine is shorter,
-# waking up a thread is not.
-SPIN_NS = 100_000
+# How long a pump goes on polling after the last completion, at most and at least. A round trip on
+# one machine is shorter than waking up a thread, if the peer is not waiting for a processor.
+MOST_SPIN_NS = 100_000
+LEAST_SPIN_NS = 2_000
 # How long one poll looks for a completion, without the GIL, before the loop has its turn.
 _PATIENCE_NS = 20_000
 _BATCH = 64
@@ -172,6 +173,30 @@ class Dispatcher:
         self._channel.close()
 
 
+class _Patience:
+    """How long polling is worth while: longer where it paid, shorter where it did not."""
+
+    def __init__(self) -> None:
+        self._spin_ns = MOST_SPIN_NS
+        self._since_ns = 0
+
+    def begin(self) -> None:
+        """Something happened: a post, or a completion that woke the pump."""
+        self._since_ns = time.monotonic_ns()
+
+    def paid(self) -> None:
+        """A completion came while the pump polled."""
+        self._since_ns = time.monotonic_ns()
+        self._spin_ns = min(2 * self._spin_ns, MOST_SPIN_NS)
+
+    def is_over(self) -> bool:
+        """True if the pump had better sleep."""
+        if time.monotonic_ns() - self._since_ns < self._spin_ns:
+            return False
+        self._spin_ns = max(self._spin_ns // 2, LEAST_SPIN_NS)
+        return True
+
+
 class _AsyncioPump:
     """Polls in callbacks of an asyncio loop."""
 
@@ -180,11 +205,11 @@ class _AsyncioPump:
         self._dispatcher = dispatcher
         self._scheduled = False
         self._stopped = False
-        self._last_ns = 0
+        self._patience = _Patience()
         self.loop.add_reader(dispatcher.fd, self._wake)
 
     def start(self) -> None:
-        self._last_ns = time.monotonic_ns()
+        self._patience.begin()
         self._schedule()
 
     def stop(self) -> None:
@@ -209,11 +234,11 @@ class _AsyncioPump:
         count = dispatcher.step()
         if not dispatcher.wanted:
             return
-        now_ns = time.monotonic_ns()
         if count:
-            self._last_ns = now_ns
-        if now_ns - self._last_ns < SPIN_NS or not dispatcher.arm():
-            self._schedule()
+            self._patience.paid()
+        elif self._patience.is_over() and dispatcher.arm():
+            return
+        self._schedule()
 
 
 class _TrioPump:
@@ -236,27 +261,29 @@ class _TrioPump:
 
     async def _run(self) -> None:
         dispatcher = self._dispatcher
-        last_ns = time.monotonic_ns()
+        patience = _Patience()
+        patience.begin()
         try:
             while not self._stopped:
                 count = dispatcher.step()
                 if not dispatcher.wanted:
                     break
-                now_ns = time.monotonic_ns()
                 if count:
-                    last_ns = now_ns
-                if now_ns - last_ns < SPIN_NS or not dispatcher.arm():
-                    await self._trio.lowlevel.checkpoint()
+                    patience.paid()
+                elif patience.is_over() and dispatcher.arm():
+                    await self._trio.lowlevel.wait_readable(dispatcher.fd)
+                    dispatcher.clear()
+                    patience.begin()
                     continue
-                await self._trio.lowlevel.wait_readable(dispatcher.fd)
-                dispatcher.clear()
-                last_ns = time.monotonic_ns()
+                await self._trio.lowlevel.checkpoint()
         finally:
             self._running = False
 
 
-async def post_and_wait(cq: CQ, make: Callable[[Cqe], Any], post: Callable[[Any], None]) -> WC:
-    """Posts a work request and waits for its completion in the running task.
+def post_and_wait(
+    cq: CQ, make: Callable[[Cqe], Any], post: Callable[[Any], None]
+) -> Coroutine[Any, Any, WC]:
+    """Posts a work request at once, and returns what waits for its completion.
 
     A task that is cancelled leaves the work request where it is: its buffers are kept until the
     completion came.
@@ -269,17 +296,22 @@ async def post_and_wait(cq: CQ, make: Callable[[Cqe], Any], post: Callable[[Any]
     dispatcher = cq._tasks()
     if dispatcher is None:
         # A queue with callbacks of its own: it calls, in its context.
-        waiter: Waiter = AsyncioWaiter() if trio_here() is None else TrioWaiter(trio_here())
+        trio = trio_here()
+        waiter: Waiter = AsyncioWaiter() if trio is None else TrioWaiter(trio)
         post(make(Awaited(None, waiter)))
-    else:
-        waiter = dispatcher.waiter()
-        awaited = Awaited(dispatcher, waiter)
-        dispatcher.outstanding.add(awaited)
-        try:
-            post(make(awaited))
-        except BaseException:
-            dispatcher.outstanding.discard(awaited)
-            raise
-        dispatcher.start()
+        return _completion(waiter)
+    waiter = dispatcher.waiter()
+    awaited = Awaited(dispatcher, waiter)
+    dispatcher.outstanding.add(awaited)
+    try:
+        post(make(awaited))
+    except BaseException:
+        dispatcher.outstanding.discard(awaited)
+        raise
+    dispatcher.start()
+    return _completion(waiter)
+
+
+async def _completion(waiter: Waiter) -> WC:
     wc: WC = await waiter.wait()
     return wc

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 
 from softhca.completion.awaiting import post_and_wait
 from softhca.verbs.errors import VerbsError
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from softhca.verbs.wr import BufferLike
 
 
+# Has been posted; awaiting it gives the completion.
+Posted: TypeAlias = "Coroutine[Any, Any, WC]"
+
+
 def _buffers_and_remote(
     arguments: tuple[Any, ...], remote: RemoteMemory | None
 ) -> tuple[tuple[Any, ...], RemoteMemory]:
@@ -44,9 +49,11 @@ def _buffers_and_remote(
 class AwaitedWork:
     """The part of a queue pair that tasks of asyncio and trio use.
 
-    Each method posts one work request, signaled, and returns its completion when it comes, be it an
-    error: `wc.raise_for_status()`. It takes what the work request of the same name takes, except
-    `signaled` and `cqe`; the peer's memory may be given after the buffers.
+    Each method posts one work request, signaled, when it is called, and returns a coroutine that
+    waits for the completion and returns it, be it an error: `wc.raise_for_status()`. So a receive
+    can be posted now and awaited later: `coming = qp.recv(mr[:64])`. Each takes what the work
+    request of the same name takes, except `signaled` and `cqe`; the peer's memory may be given
+    after the buffers.
 
     A task that is cancelled does not take its work request back: it still happens, and its buffers
     are kept until then.
@@ -57,91 +64,91 @@ class AwaitedWork:
 
     __slots__ = ()
 
-    async def _sent(self, kind: type[SendRequest], *buffers: Any, **options: Any) -> WC:
+    def _sent(self, kind: type[SendRequest], *buffers: Any, **options: Any) -> Posted:
         qp = cast("QP", self)
         for name in ("cqe", "signaled"):
             if name in options:
                 raise TypeError(f"{name} is not for awaited work requests")
         if qp.send_cq is None:
             raise VerbsError(errno.EINVAL, "qp", None, "has no send queue")
-        return await post_and_wait(
+        return post_and_wait(
             qp.send_cq, lambda cqe: kind(*buffers, signaled=True, cqe=cqe, **options), qp.post_send
         )
 
-    async def send(self, *buffers: BufferLike, **options: Unpack[SendOptions]) -> WC:
-        """Awaits a SEND."""
-        return await self._sent(Send, *buffers, **options)
+    def send(self, *buffers: BufferLike, **options: Unpack[SendOptions]) -> Posted:
+        """Posts a SEND."""
+        return self._sent(Send, *buffers, **options)
 
-    async def send_imm(self, *buffers: BufferLike, imm: int, **options: Unpack[SendOptions]) -> WC:
-        """Awaits a SEND with immediate."""
-        return await self._sent(SendImm, *buffers, imm=imm, **options)
+    def send_imm(self, *buffers: BufferLike, imm: int, **options: Unpack[SendOptions]) -> Posted:
+        """Posts a SEND with immediate."""
+        return self._sent(SendImm, *buffers, imm=imm, **options)
 
-    async def send_inv(self, *buffers: BufferLike, rkey: int, **options: Unpack[SendOptions]) -> WC:
-        """Awaits a SEND with invalidate."""
-        return await self._sent(SendInv, *buffers, rkey=rkey, **options)
+    def send_inv(self, *buffers: BufferLike, rkey: int, **options: Unpack[SendOptions]) -> Posted:
+        """Posts a SEND with invalidate."""
+        return self._sent(SendInv, *buffers, rkey=rkey, **options)
 
-    async def write(
+    def write(
         self,
         *buffers: BufferLike | RemoteMemory,
         remote: RemoteMemory | None = None,
         **options: Unpack[Options],
-    ) -> WC:
-        """Awaits an RDMA WRITE."""
+    ) -> Posted:
+        """Posts an RDMA WRITE."""
         local, far = _buffers_and_remote(buffers, remote)
-        return await self._sent(Write, *local, remote=far, **options)
+        return self._sent(Write, *local, remote=far, **options)
 
-    async def write_imm(
+    def write_imm(
         self,
         *buffers: BufferLike | RemoteMemory,
         imm: int,
         remote: RemoteMemory | None = None,
         **options: Unpack[Options],
-    ) -> WC:
-        """Awaits an RDMA WRITE with immediate."""
+    ) -> Posted:
+        """Posts an RDMA WRITE with immediate."""
         local, far = _buffers_and_remote(buffers, remote)
-        return await self._sent(WriteImm, *local, remote=far, imm=imm, **options)
+        return self._sent(WriteImm, *local, remote=far, imm=imm, **options)
 
-    async def read(
+    def read(
         self,
         *buffers: BufferLike | RemoteMemory,
         remote: RemoteMemory | None = None,
         **options: Unpack[Options],
-    ) -> WC:
-        """Awaits an RDMA READ: the bytes are in the buffers."""
+    ) -> Posted:
+        """Posts an RDMA READ: the bytes are in the buffers."""
         local, far = _buffers_and_remote(buffers, remote)
-        return await self._sent(Read, *local, remote=far, **options)
+        return self._sent(Read, *local, remote=far, **options)
 
-    async def cmp_swap(
+    def cmp_swap(
         self,
         *buffers: BufferLike | RemoteMemory,
         compare: int,
         swap: int,
         remote: RemoteMemory | None = None,
         **options: Unpack[Options],
-    ) -> WC:
-        """Awaits a compare and swap: what was there before is in the buffer."""
+    ) -> Posted:
+        """Posts a compare and swap: what was there before is in the buffer."""
         local, far = _buffers_and_remote(buffers, remote)
-        return await self._sent(CmpSwap, *local, remote=far, compare=compare, swap=swap, **options)
+        return self._sent(CmpSwap, *local, remote=far, compare=compare, swap=swap, **options)
 
-    async def fetch_add(
+    def fetch_add(
         self,
         *buffers: BufferLike | RemoteMemory,
         add: int,
         remote: RemoteMemory | None = None,
         **options: Unpack[Options],
-    ) -> WC:
-        """Awaits a fetch and add: what was there before is in the buffer."""
+    ) -> Posted:
+        """Posts a fetch and add: what was there before is in the buffer."""
         local, far = _buffers_and_remote(buffers, remote)
-        return await self._sent(FetchAdd, *local, remote=far, add=add, **options)
+        return self._sent(FetchAdd, *local, remote=far, add=add, **options)
 
-    async def recv(self, *buffers: Sge | MR, wr_id: int = 0) -> WC:
-        """Posts a receive and awaits its message.
+    def recv(self, *buffers: Sge | MR, wr_id: int = 0) -> Posted:
+        """Posts a receive; its message is awaited.
 
         Cancelling leaves the receive posted: the next message goes into it unseen.
         """
         qp = cast("QP", self)
         if qp.recv_cq is None:
             raise VerbsError(errno.EINVAL, "qp", None, "has no receive queue")
-        return await post_and_wait(
+        return post_and_wait(
             qp.recv_cq, lambda cqe: Recv(*buffers, wr_id=wr_id, cqe=cqe), qp.post_recv
         )
