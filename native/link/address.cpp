@@ -88,6 +88,25 @@ bool covers(const ifaddrs& entry, const Gid& gid) {
          own.is_ipv4() && gid.is_ipv4();
 }
 
+// Some sandboxes do not list interfaces. An address that can be bound is this machine's.
+LinkError resolve_unlisted(const std::string& text, LocalAddress& local) {
+  constexpr std::uint32_t kLoopbackMtuBytes = 65536;
+  LocalAddress found;
+  if (!parse_gid(text, found.gid)) {
+    return {ENODEV, "'" + text + "' is no IP address, and interfaces cannot be listed here"};
+  }
+  if (is_loopback(found.gid)) found.mtu_bytes = kLoopbackMtuBytes;
+  const FileDescriptor probe(
+      socket(found.gid.is_ipv4() ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  SocketAddress address = socket_address(found.gid, 0, 0);
+  if (!probe.is_open() || bind(probe.get(), address.get(), address.length) != 0) {
+    const int error = errno;
+    return {error, "cannot use " + text + ": " + std::strerror(error)};
+  }
+  local = found;
+  return {};
+}
+
 std::string list_of_addresses(const Interfaces& interfaces) {
   std::string text;
   for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
@@ -156,6 +175,7 @@ SocketAddress socket_address(const Gid& gid, std::uint16_t port, unsigned scope)
 
 LinkError resolve_local_address(const std::string& text, LocalAddress& local) {
   const Interfaces interfaces = list_interfaces();
+  if (!interfaces) return resolve_unlisted(text, local);
   Gid gid;
   if (!parse_gid(text, gid)) return resolve_interface(interfaces, text, local);
   const std::size_t scope = text.find('%');
