@@ -28,6 +28,8 @@ MOST_SPIN_NS = 100_000
 LEAST_SPIN_NS = 2_000
 # How long one poll looks for a completion, without the GIL, before the loop has its turn.
 _PATIENCE_NS = 20_000
+# How often tasks may poll by themselves until the loop has its turn.
+_POLLS_PER_TURN = 8
 _BATCH = 64
 _NEXT_COMP_OR_MISSED = 2 | 4
 
@@ -98,6 +100,13 @@ class Dispatcher:
         if self._pump is not None:
             self._pump.stop()
         self._pump = pump
+
+    def poll_here(self, waiter: Waiter) -> bool:
+        """Polls in the running task, where that delays nobody; True if what it awaits is there."""
+        pump = self._pump
+        if isinstance(pump, _AsyncioPump) and not waiter.is_over():
+            pump.poll_here(waiter)
+        return waiter.is_over()
 
     def start(self) -> None:
         """Somebody waits: the pump polls."""
@@ -206,6 +215,9 @@ class _AsyncioPump:
         self._scheduled = False
         self._stopped = False
         self._patience = _Patience()
+        # Callbacks that are due; a loop of another make keeps them to itself.
+        self._due: deque[Any] | None = getattr(self.loop, "_ready", None)
+        self._polls_left = _POLLS_PER_TURN
         self.loop.add_reader(dispatcher.fd, self._wake)
 
     def start(self) -> None:
@@ -216,6 +228,14 @@ class _AsyncioPump:
         self._stopped = True
         if not self.loop.is_closed():
             self.loop.remove_reader(self._dispatcher.fd)
+
+    def poll_here(self, waiter: Waiter) -> None:
+        """Polls without a turn of the loop, as long as nothing else is due there."""
+        while self._polls_left and not self._due and self._due is not None and not self._scheduled:
+            self._polls_left -= 1
+            self._dispatcher.step()
+            if waiter.is_over():
+                break
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -228,6 +248,7 @@ class _AsyncioPump:
 
     def _run(self) -> None:
         self._scheduled = False
+        self._polls_left = _POLLS_PER_TURN
         dispatcher = self._dispatcher
         if self._stopped:
             return
@@ -308,10 +329,11 @@ def post_and_wait(
     except BaseException:
         dispatcher.outstanding.discard(awaited)
         raise
-    dispatcher.start()
-    return _completion(waiter)
+    return _completion(waiter, dispatcher)
 
 
-async def _completion(waiter: Waiter) -> WC:
+async def _completion(waiter: Waiter, dispatcher: Dispatcher | None = None) -> WC:
+    if dispatcher is not None and not dispatcher.poll_here(waiter):
+        dispatcher.start()
     wc: WC = await waiter.wait()
     return wc

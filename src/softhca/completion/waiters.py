@@ -21,6 +21,10 @@ class Waiter(Protocol):
         """Wakes the task with an exception; False if it waits no more."""
         ...
 
+    def is_over(self) -> bool:
+        """True if the result is there, or nobody waits for it any more."""
+        ...
+
     def wait(self) -> Awaitable[Any]:
         """The result."""
         ...
@@ -63,6 +67,10 @@ class AsyncioWaiter:
         """Sets the future's exception."""
         return self._settle(self._future.set_exception, error)
 
+    def is_over(self) -> bool:
+        """True if the future is done."""
+        return self._future.done()
+
     def wait(self) -> Awaitable[Any]:
         """The future itself."""
         return self._future
@@ -103,6 +111,10 @@ class TrioWaiter:
         """Sets the event, with an exception."""
         self._error = error
         return self._wake()
+
+    def is_over(self) -> bool:
+        """True if the event is set."""
+        return bool(self._event.is_set())
 
     async def wait(self) -> Any:
         """The result, or raises the exception."""
