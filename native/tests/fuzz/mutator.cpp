@@ -1,6 +1,7 @@
 #include "fuzz/mutator.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "wire/icrc.hpp"
 
@@ -11,7 +12,10 @@ std::uint8_t opcode_for(QpType type, Random& random) {
   if (random.below(40) == 0) {
     return static_cast<std::uint8_t>(random.next());
   }
-  const auto low = static_cast<std::uint8_t>(random.below(0x18));
+  static constexpr std::uint8_t kLater[] = {0x16, 0x17, 0x1c, 0x1d, 0xd3, 0xd4};
+  const bool later = random.below(5) == 0;
+  const std::uint8_t low = later ? kLater[random.below(std::size(kLater))]
+                                 : static_cast<std::uint8_t>(random.below(0x18));
   switch (type) {
     case QpType::UC:
       return static_cast<std::uint8_t>(0x20 | low % 12);
@@ -19,7 +23,8 @@ std::uint8_t opcode_for(QpType type, Random& random) {
       return static_cast<std::uint8_t>(0x64 + low % 2);
     case QpType::XRC_RECV:
     case QpType::XRC_SEND:
-      return static_cast<std::uint8_t>(0xa0 | low);
+      // 0xa0 for XRC; its masked atomics are behind those of RC.
+      return static_cast<std::uint8_t>(low < 0x20 ? 0xa0 | low : 0x20 | low);
     default:
       return low;
   }
@@ -28,7 +33,7 @@ std::uint8_t opcode_for(QpType type, Random& random) {
 // Mostly inside a region, often at its edges, sometimes anywhere or wrapping.
 void aim(Victim& victim, std::uint64_t& address, std::uint32_t& rkey, std::uint32_t& length) {
   Random& random = victim.random();
-  const Key& key = victim.keys()[random.below(3) == 0 ? random.below(victim.keys().size()) : 0];
+  const Key& key = victim.keys()[random.below(2) == 0 ? random.below(victim.keys().size()) : 0];
   rkey = key.rkey;
   length = static_cast<std::uint32_t>(random.below(700));
   address = key.address + random.below(key.length);
@@ -92,6 +97,10 @@ void make_packet(Victim& victim, const Line& line, Route& route, std::vector<std
   packet.atomic.virtual_address = packet.reth.virtual_address;
   packet.atomic.rkey = packet.reth.rkey;
   packet.atomic.swap_add = random.next();
+  packet.atomic.compare_mask = random.next();
+  packet.atomic.swap_mask = random.next();
+  packet.feth = {static_cast<std::uint8_t>(random.below(4) != 0 ? 1 : random.below(16)),
+                 static_cast<std::uint8_t>(random.below(4))};
   packet.aeth.syndrome =
       random.below(4) == 0
           ? static_cast<std::uint8_t>(random.next())
@@ -102,7 +111,9 @@ void make_packet(Victim& victim, const Line& line, Route& route, std::vector<std
   packet.invalidate_rkey = packet.reth.rkey;
 
   std::size_t payload = 0;
-  if (packet.info->has(kHasPayload)) {
+  if (packet.info->has(kAtomicWrite) && random.below(8) != 0) {
+    payload = packet.reth.length = 8;
+  } else if (packet.info->has(kHasPayload)) {
     payload = random.below(3) == 0 ? 256 : random.below(300);
     if (packet.info->has(kHasReth) && random.below(3) != 0) {
       packet.reth.length = static_cast<std::uint32_t>(

@@ -35,6 +35,8 @@ Victim::Victim(std::uint64_t seed) : random_(seed) {
   const std::size_t writable = arena_.add(4096, Right::WRITE);
   const std::size_t readable = arena_.add(2048, Right::READ);
   const std::size_t secret = arena_.add(2048, Right::NOTHING);
+  const std::size_t lent = arena_.add(2048, Right::WRITE);
+  const std::size_t pieces[] = {arena_.add(600, Right::WRITE), arena_.add(1400, Right::WRITE)};
   const std::size_t foreign = arena_.add(2048, Right::NOTHING);
   landing_ = arena_.add(8192, Right::LAND);
   receiving_ = arena_.add(8192, Right::LAND);
@@ -50,7 +52,8 @@ Victim::Victim(std::uint64_t seed) : random_(seed) {
     return mr.value.lkey;
   };
   reg(pd_, writable,
-      kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic);
+      kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic |
+          kAccessFlushGlobal);
   reg(pd_, readable, kAccessRemoteRead);
   reg(pd_, secret, 0);
   reg(other_pd_, foreign, kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead);
@@ -63,6 +66,87 @@ Victim::Victim(std::uint64_t seed) : random_(seed) {
   for (const QpType type :
        {QpType::RC, QpType::UC, QpType::UD, QpType::XRC_RECV, QpType::XRC_SEND}) {
     add_line(type);
+  }
+  lend(lent, pieces);
+}
+
+// The region under the windows reaches into the guards, which neither it nor they may give away.
+void Victim::lend(std::size_t lent, std::span<const std::size_t> pieces) {
+  window_at_ = reinterpret_cast<std::uint64_t>(arena_.at(lent));
+  window_bytes_ = static_cast<std::uint32_t>(arena_.size(lent));
+  const Result<MrInfo> under = adapter_->reg_mr(pd_, window_at_ - 48, window_bytes_ + 96,
+                                                window_at_ - 48, kAccessLocalWrite | kAccessMwBind);
+  must(under.status);
+  under_ = under.value.lkey;
+  keys_.push_back({under_, window_at_ - 48, window_bytes_ + 96});
+  const auto take = [&](const Result<std::uint32_t>& handle, std::uint64_t at,
+                        std::uint32_t bytes) {
+    must(handle.status);
+    keys_.push_back({handle.value, at, bytes});
+    return Lent{handle.value, keys_.size() - 1};
+  };
+  window_1_ = take(adapter_->alloc_mw(pd_, MwType::TYPE_1), window_at_, window_bytes_);
+  window_2_ = take(adapter_->alloc_mw(pd_, MwType::TYPE_2), window_at_, window_bytes_);
+  const Result<MrInfo> mr = adapter_->alloc_mr(pd_, MrType::SG_GAPS, 4);
+  must(mr.status);
+  FastMapping mapping;
+  std::uint32_t bytes = 0;
+  for (const std::size_t piece : pieces) {
+    mapping.ranges.emplace_back(reinterpret_cast<std::uint64_t>(arena_.at(piece)),
+                                arena_.size(piece));
+    bytes += static_cast<std::uint32_t>(arena_.size(piece));
+  }
+  mapping.iova = 0x7000000000;
+  must(adapter_->map_mr_sg(mr.value.handle, mapping));
+  pieces_ = take(mr.value.handle, 0x7000000000, bytes);
+}
+
+void Victim::post_key_work(const SendWr& wr, std::uint64_t now_ns) {
+  const SendWr* list[] = {&wr};
+  std::size_t posted = 0;
+  static_cast<void>(adapter_->post_send(lines_.front().qpn, list, posted, now_ns));
+}
+
+// Binds, registers and invalidates, rightly and wrongly, on the reliable connection.
+void Victim::change_keys(std::uint64_t now_ns) {
+  constexpr std::uint32_t kRights = kAccessRemoteRead | kAccessRemoteWrite | kAccessRemoteAtomic;
+  const auto tag = static_cast<std::uint32_t>(random_.below(256));
+  const BindInfo bind{under_, window_at_, window_bytes_, kRights};
+  SendWr wr;
+  wr.send_flags = random_.below(2) == 0 ? kSendFence : 0u;
+  switch (random_.below(6)) {
+    case 0:
+      static_cast<void>(
+          adapter_->bind_mw(lines_.front().qpn, window_1_.handle, bind, 0, 0, now_ns));
+      break;
+    case 1:
+    case 2:
+      wr.opcode = WrOpcode::BIND_MW;
+      wr.memory = {window_2_.handle, (window_2_.handle & ~0xffu) | tag, MwType::TYPE_2, bind};
+      post_key_work(wr, now_ns);
+      break;
+    case 3:
+      wr.opcode = WrOpcode::REG_MR;
+      wr.memory = {pieces_.handle, (pieces_.handle & ~0xffu) | tag, MwType::TYPE_2, {}};
+      wr.memory.bind.access = kRights | kAccessLocalWrite | kAccessFlushGlobal;
+      post_key_work(wr, now_ns);
+      break;
+    default: {
+      const Lent& lent = random_.below(2) == 0 ? window_2_ : pieces_;
+      wr.opcode = WrOpcode::LOCAL_INV;
+      wr.invalidate_rkey = keys_[lent.key].rkey;
+      if (random_.below(8) == 0) {
+        wr.invalidate_rkey = keys_[random_.below(keys_.size())].rkey;
+      }
+      post_key_work(wr, now_ns);
+      break;
+    }
+  }
+  // Now and then the fuzzer goes on with a key that is stale.
+  for (const Lent& lent : {window_1_, window_2_, pieces_}) {
+    if (random_.below(8) != 0) {
+      keys_[lent.key].rkey = adapter_->query_key(lent.handle).value.key;
+    }
   }
 }
 
@@ -84,7 +168,8 @@ void Victim::connect(const Line& line, std::uint64_t now_ns) {
   const bool answers = line.type == QpType::RC || line.type == QpType::XRC_RECV;
   const bool asks = line.type == QpType::RC || line.type == QpType::XRC_SEND;
   QpAttr attr;
-  attr.qp_access_flags = kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic;
+  attr.qp_access_flags =
+      kAccessRemoteWrite | kAccessRemoteRead | kAccessRemoteAtomic | kAccessFlushGlobal;
   attr.qkey = 0x11111111;
   attr.path_mtu = kPathMtuCode;
   attr.dest_qp_num = line.peer_qpn;
@@ -148,18 +233,31 @@ void Victim::post_requests(const Line& line, std::uint64_t now_ns) {
                                           WrOpcode::RDMA_READ,
                                           WrOpcode::ATOMIC_FETCH_AND_ADD,
                                           WrOpcode::ATOMIC_CMP_AND_SWP,
-                                          WrOpcode::RDMA_WRITE_WITH_IMM};
+                                          WrOpcode::RDMA_WRITE_WITH_IMM,
+                                          WrOpcode::SEND_WITH_INV,
+                                          WrOpcode::MASKED_ATOMIC_CMP_AND_SWP,
+                                          WrOpcode::MASKED_ATOMIC_FETCH_AND_ADD,
+                                          WrOpcode::FLUSH,
+                                          WrOpcode::ATOMIC_WRITE};
   SendWr wr;
   wr.opcode = kOpcodes[random_.below(std::size(kOpcodes))];
   wr.send_flags = kSendSignaled;
   wr.xrc_srqn = 1;
   const bool lands = wr.opcode == WrOpcode::RDMA_READ ||
                      wr.opcode == WrOpcode::ATOMIC_FETCH_AND_ADD ||
-                     wr.opcode == WrOpcode::ATOMIC_CMP_AND_SWP;
+                     wr.opcode == WrOpcode::ATOMIC_CMP_AND_SWP ||
+                     wr.opcode == WrOpcode::MASKED_ATOMIC_CMP_AND_SWP ||
+                     wr.opcode == WrOpcode::MASKED_ATOMIC_FETCH_AND_ADD;
   const std::size_t area = lands ? landing_ : sending_;
   wr.sges = {{reinterpret_cast<std::uint64_t>(arena_.at(area)) + random_.below(2048),
               static_cast<std::uint32_t>(8 + random_.below(2000)),
               lands ? landing_key_ : sending_key_}};
+  if (wr.opcode == WrOpcode::FLUSH) {
+    wr.sges.clear();
+    wr.flush = {64, 1, 0};
+  } else if (wr.opcode == WrOpcode::ATOMIC_WRITE) {
+    wr.sges[0].length = 8;
+  }
   const SendWr* list[] = {&wr};
   std::size_t posted = 0;
   // A full send queue is nothing to complain about here.
@@ -185,6 +283,7 @@ unsigned Victim::refresh(std::uint64_t now_ns) {
     }
     post_requests(line, now_ns);
   }
+  change_keys(now_ns);
   return in_error;
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "adapter/adapter.hpp"
@@ -44,10 +45,13 @@ class Victim {
   QpAttr attributes(const Line& line) const;
 
  private:
+  void lend(std::size_t lent, std::span<const std::size_t> pieces);
   void add_line(QpType type);
   void connect(const Line& line, std::uint64_t now_ns);
   void post_receives(const Line& line, std::uint64_t now_ns);
   void post_requests(const Line& line, std::uint64_t now_ns);
+  void change_keys(std::uint64_t now_ns);
+  void post_key_work(const SendWr& wr, std::uint64_t now_ns);
 
   Random random_;
   Gid own_gid_;
@@ -65,6 +69,17 @@ class Victim {
   std::uint32_t receiving_key_ = 0;
   std::size_t sending_ = 0;
   std::uint32_t sending_key_ = 0;
+  // Lent parts: two windows on a region that reaches beyond them, and a region of pieces.
+  struct Lent {
+    std::uint32_t handle;
+    std::size_t key;  // Index of its present key in keys_.
+  };
+  std::uint32_t under_ = 0;
+  std::uint64_t window_at_ = 0;
+  std::uint32_t window_bytes_ = 0;
+  Lent window_1_{};
+  Lent window_2_{};
+  Lent pieces_{};
   std::vector<Line> lines_;
   std::vector<Key> keys_;
 };
