@@ -13,24 +13,11 @@
 
 #include "driver/invalidation/handles.hpp"
 #include "tests/check.hpp"
+#include "tests/invalidation_ground.hpp"
 #include "vocabulary/random.hpp"
 
 namespace softhca::testing {
 namespace {
-
-constexpr std::size_t kPage = 4096;
-
-std::uint64_t map_pages(std::size_t pages, std::uint64_t at = 0) {
-  void* mapped = mmap(reinterpret_cast<void*>(at), pages * kPage, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | (at != 0 ? MAP_FIXED : 0), -1, 0);
-  CHECK(mapped != MAP_FAILED);
-  return reinterpret_cast<std::uint64_t>(mapped);
-}
-
-// Far from where the kernel puts mappings, and free under every sanitizer.
-constexpr std::uint64_t kZone = 0x7e90'0000'0000;
-
-void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
 struct Fixture {
   std::unique_ptr<ChannelHandle> channel;
@@ -227,9 +214,7 @@ TEST("invalidation: threads map, watch, access and unmap") {
     threads.emplace_back([&, thread] {
       Random random(seed() + static_cast<std::uint64_t>(thread));
       for (int round = 0; round < kRounds; ++round) {
-        // The kernel gives nobody addresses of this zone, so that a hole stays a hole.
-        const std::uint64_t zone = kZone + (static_cast<std::uint64_t>(thread) << 30);
-        const std::uint64_t at = map_pages(4, zone);
+        const std::uint64_t at = map_pages(4, zone_of(static_cast<std::size_t>(thread)));
         auto watch = f.watch(at, 4 * kPage, random.next());
         std::shared_ptr<const WatchedRange> range = watch->range();
         for (int step = 0; step < 4; ++step) {

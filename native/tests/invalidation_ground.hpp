@@ -1,0 +1,40 @@
+// Where tests of invalidation map and unmap: addresses that the kernel gives to nobody, so that a
+// hole stays a hole however many threads there are.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+
+#include "tests/check.hpp"
+
+namespace softhca::testing {
+
+inline constexpr std::size_t kPage = 4096;
+// Far from where the kernel puts mappings, and free under every sanitizer.
+inline constexpr std::uint64_t kZone = 0x7e90'0000'0000;
+
+inline std::uint64_t zone_of(std::size_t thread) {
+  return kZone + (static_cast<std::uint64_t>(thread) << 30);
+}
+
+inline void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+
+// Maps pages, over what is there if an address is given.
+inline std::uint64_t map_pages(std::size_t pages, std::uint64_t at = 0) {
+  void* mapped = mmap(pointer(at), pages * kPage, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | (at != 0 ? MAP_FIXED : 0), -1, 0);
+  CHECK(mapped != MAP_FAILED);
+  return reinterpret_cast<std::uint64_t>(mapped);
+}
+
+// Rounds of a test that is worth more of them: SOFTHCA_TEST_ROUNDS in the environment says how
+// many.
+inline std::size_t rounds(std::size_t usual) {
+  const char* chosen = std::getenv("SOFTHCA_TEST_ROUNDS");
+  return chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : usual;
+}
+
+}  // namespace softhca::testing
