@@ -1,4 +1,4 @@
-// Notices of real changes to real mappings (decision 7).
+// Notices of real changes to real mappings (decision 8).
 
 #include <poll.h>
 #include <sys/mman.h>

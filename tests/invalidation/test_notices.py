@@ -303,6 +303,21 @@ def test_fork_leaves_the_notices_with_the_parent(host: Host, channel: Invalidati
         assert mr.dereg() == 1
 
 
+def test_parts_of_huge_pages(host: Host, channel: InvalidationChannel) -> None:
+    with host.pd.alloc_mr_buffer(4 << 20) as buffer:
+        if buffer.page_bytes == PAGE:
+            pytest.skip("no huge pages are reserved: vm.nr_hugepages")
+        at = buffer.addr
+        first = host.pd.reg_mr(addr=at + 3 * PAGE, length=100, invalidation=channel, cookie=1)
+        second = host.pd.reg_mr(addr=at + 9 * PAGE, length=3 << 20, invalidation=channel, cookie=2)
+        libc.advise(at, 2 << 20, mmap.MADV_DONTNEED)
+        told = [(e.cookie, e.offset, e.length) for e in channel.read()]
+        assert told == [(1, 0, 100), (2, 0, (2 << 20) - 9 * PAGE)]
+        assert first.dereg() == 1
+        libc.unmap(at + (2 << 20), 2 << 20)
+        assert second.dereg() == 2
+
+
 def test_everything_works_without_privilege() -> None:
     if os.getuid() != 0:
         pytest.skip("this process has no privilege to drop")

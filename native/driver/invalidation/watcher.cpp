@@ -2,8 +2,10 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -16,6 +18,18 @@ namespace {
 
 std::mutex creation;
 Watcher* current = nullptr;
+
+constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::uint64_t kHugePageBytes = 2 << 20;
+
+AddressRange widened(const AddressRange& range, std::uint64_t page_bytes) {
+  return {range.start & ~(page_bytes - 1), (range.end + page_bytes - 1) & ~(page_bytes - 1)};
+}
+
+bool is_mapped(std::uint64_t page) {
+  unsigned char resident = 0;
+  return mincore(reinterpret_cast<void*>(page), kPageBytes, &resident) == 0;
+}
 
 Status no_such_memory(std::uint64_t address) {
   return refuse(EINVAL, "addr", address, "invalidation can only watch memory of this process");
@@ -93,12 +107,13 @@ void Watcher::apply(const MappingChange& change) {
                              change.moved_to + (change.range.end - change.range.start)};
 }
 
-// Visits, in order of their first bytes, the regions that may lie on `range`, and a few more.
+// Visits, in order of their first bytes, the regions whose pages may lie on `range`, and a few
+// more.
 template <class Visit>
 void Watcher::for_near(const AddressRange& range, Visit visit) {
-  const std::uint64_t reach = std::min(range.start, longest_bytes_ + page_bytes_);
+  const std::uint64_t reach = std::min(range.start, longest_bytes_ + kHugePageBytes);
   for (auto at = regions_.lower_bound(range.start - reach);
-       at != regions_.end() && at->first < range.end; ++at) {
+       at != regions_.end() && at->first < range.end + kHugePageBytes; ++at) {
     visit(*at->second);
   }
 }
@@ -143,8 +158,7 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
   region->cookie = cookie;
   region->channel = std::move(channel);
   if (length > 0) {
-    region->pages = {address & ~(page_bytes_ - 1),
-                     (address + length + page_bytes_ - 1) & ~(page_bytes_ - 1)};
+    region->pages = widened(region->range, kPageBytes);
   }
   // A node of the map that is made before the locks are taken.
   Regions one;
@@ -163,7 +177,16 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
     longest_bytes_ = std::max(longest_bytes_, length);
   }
   if (length > 0) {
-    if (const Status status = userfault_.watch(region->pages); !status.ok()) {
+    Status status = userfault_.watch(region->pages);
+    if (status.error == EFAULT && is_mapped(region->pages.start)) {
+      // In a mapping of huge pages only whole ones can be watched.
+      const AddressRange huge = widened(region->range, kHugePageBytes);
+      if (userfault_.watch(huge).ok()) {
+        region->pages = huge;
+        status = Status::success();
+      }
+    }
+    if (!status.ok()) {
       forget(*region);
       return status;
     }

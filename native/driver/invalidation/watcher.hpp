@@ -1,5 +1,5 @@
 // Watches mappings of this process and tells regions and channels when they change; one for the
-// process. The order of things, and what the watching thread must not do, is decision 7.
+// process. The order of things, and what the watching thread must not do, is decision 8.
 #pragma once
 
 #include <array>
@@ -65,7 +65,6 @@ class Watcher {
   void for_near(const AddressRange& range, Visit visit);
 
   Userfault userfault_;
-  const std::uint64_t page_bytes_ = 4096;
 
   // Held by whoever registers, deregisters, opens or shuts, around system calls too. Taken before
   // notices_, never by the watching thread.
