@@ -92,6 +92,22 @@ def test_a_refused_registration_leaves_no_watch(host: Host, channel: Invalidatio
         assert channel.generation == generation
 
 
+def test_a_region_with_notices_keeps_its_memory(host: Host, channel: InvalidationChannel) -> None:
+    with libc.pages(2) as at:
+        mr = host.keep(host.pd.reg_mr(addr=at, length=PAGE, invalidation=channel))
+        with pytest.raises(VerbsError, match="register the other memory anew") as refused:
+            mr.rereg(addr=at + PAGE, length=PAGE)
+        assert refused.value.errno == errno.EOPNOTSUPP
+        mr.rereg(access=hca.Access.REMOTE_READ)
+        libc.unmap(at, PAGE)
+        assert mr.dereg() == 1
+
+
+def test_the_whole_address_space_cannot_tell(host: Host, channel: InvalidationChannel) -> None:
+    with pytest.raises(VerbsError, match="can only watch memory of this process"):
+        host.pd.reg_mr(addr=0, length=(1 << 64) - 1, invalidation=channel)
+
+
 FORBIDDEN = """
 import ctypes, errno, struct
 import softhca

@@ -8,8 +8,7 @@ import threading
 import weakref
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
@@ -57,6 +56,22 @@ class CacheStatistics:
     registered: int
     in_use: int
     dirty: int
+
+
+class Lent:
+    """A registration for the time of a `with` block; see `RegistrationCache.registered()`."""
+
+    __slots__ = ("_cache", "_region")
+
+    def __init__(self, cache: RegistrationCache, region: CachedRegion) -> None:
+        self._cache = cache
+        self._region = region
+
+    def __enter__(self) -> CachedRegion:
+        return self._region
+
+    def __exit__(self, *_: object) -> None:
+        self._cache.put(self._region)
 
 
 class RegistrationCache(VerbsObject):
@@ -191,14 +206,9 @@ class RegistrationCache(VerbsObject):
             else:
                 self._idle[owner._cookie] = owner
 
-    @contextmanager
-    def registered(self, buffer: object, access: int | None = None) -> Iterator[CachedRegion]:
-        """Lends a registration of `buffer` for the time of a block; see `get()`."""
-        region = self.get(buffer, access)
-        try:
-            yield region
-        finally:
-            self.put(region)
+    def registered(self, buffer: object, access: int | None = None) -> Lent:
+        """Lends a registration of `buffer` for the time of a `with` block; see `get()`."""
+        return Lent(self, self.get(buffer, access))
 
     def flush(self) -> None:
         """Deregisters now what was dropped and is no longer lent (ib_flush_fmr_pool)."""
