@@ -153,7 +153,7 @@ void InvalidationChannel::shut() {
     release(unread);
   }
   orphans_ = 0;
-  clear_readable();
+  eventfd_write(readable_.get(), 1);  // Whoever waits finds it shut.
 }
 
 void InvalidationChannel::unlink(UnreadEvent& unread) {

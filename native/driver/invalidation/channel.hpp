@@ -74,7 +74,7 @@ class InvalidationChannel {
   void join() { ++regions_; }
   // A region leaves; its unread events stay readable.
   void leave(WatchedRegion& region);
-  // Forgets what is unread, and queues nothing more.
+  // Forgets what is unread, and queues nothing more. The descriptor stays readable.
   void shut();
   bool is_shut() const { return shut_; }
 

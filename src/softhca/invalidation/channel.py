@@ -12,6 +12,7 @@ from softhca.verbs.checks import unsigned
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.events import wait_for_event
 from softhca.verbs.lifetime import VerbsObject
+from softhca.verbs.waiting import checkpoint, wait_readable
 
 if TYPE_CHECKING:
     from softhca.verbs.device import Device
@@ -99,6 +100,21 @@ class InvalidationChannel(VerbsObject):
             VerbsError: As `read()`.
         """
         return wait_for_event(self.fileno(), lambda: self.read() or None, timeout)
+
+    def __aiter__(self) -> InvalidationChannel:
+        """Events for `async for`, under asyncio and trio; it ends only by an error."""
+        return self
+
+    async def __anext__(self) -> InvalidationEvent:
+        """Waits for the next event. A task that is cancelled has taken none.
+
+        Raises:
+            VerbsError: EINVAL, when the channel is closed.
+        """
+        await checkpoint()
+        while not (events := self.read(1)):
+            await wait_readable(self.channel.fd)
+        return events[0]
 
     @property
     def lost(self) -> int:
