@@ -57,10 +57,18 @@ __all__ = [
 
 
 class NotifyFlags(IntFlag):
-    """What arms a completion queue (enum ib_cq_notify_flags)."""
+    """What arms a completion queue (enum ib_cq_notify_flags).
+
+    Attributes:
+        SOLICITED: The next solicited completion, or the next in error.
+        NEXT_COMP: The next completion of any kind.
+        SOLICITED_MASK: Both of them: arming takes exactly one.
+        REPORT_MISSED_EVENTS: Say whether completions wait already.
+    """
 
     SOLICITED = 1
     NEXT_COMP = 2
+    SOLICITED_MASK = 3
     REPORT_MISSED_EVENTS = 4
 
 
