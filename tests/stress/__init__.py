@@ -1,0 +1,1 @@
+"""Long runs at random, and short ones of the same for every check."""
