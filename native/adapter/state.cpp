@@ -28,7 +28,8 @@ Adapter::State::State(AdapterConfig adapter_config)
 
 void Adapter::State::complete(CompletionQueue& cq, const Completion& completion) {
   Completion stamped = completion;
-  stamped.timestamp_ns = now_ns;
+  // Callers read the clock before they have the lock, and overtake each other in between.
+  stamped.timestamp_ns = stamped_ns = std::max(stamped_ns, now_ns);
   const std::uint64_t held_ns = cq.notify_deadline_ns();
   const CompletionQueue::Push outcome = cq.push(stamped);
   if (cq.notify_deadline_ns() != held_ns) {

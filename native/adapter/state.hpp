@@ -83,6 +83,7 @@ struct Adapter::State final : Services {
   bool port_active;
   bool failed = false;  // For good.
   std::deque<CompletionEvent> completion_events;
+  std::uint64_t stamped_ns = 0;  // Timestamp of the latest completion.
   // When moderated CQs let go of their events, and which.
   std::set<std::pair<std::uint64_t, std::uint32_t>> held_back;
   std::vector<std::uint32_t> overflowed_cqs;

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ import softhca as hca
 from softhca.testing import Wire, open_simulated
 
 from .hosts import Host, Pair
+from .tasks import RUNNERS, Body, runner
 
 
 @pytest.fixture
@@ -44,3 +46,15 @@ def device() -> Iterator[hca.Device]:
     """One simulated device, with nothing on it."""
     with open_simulated("10.0.0.8", seed=8) as device:
         yield device
+
+
+@pytest.fixture(params=RUNNERS)
+def run(request: pytest.FixtureRequest) -> Callable[[Body], Any]:
+    """Runs an async function under one of the libraries; skips where it is not installed."""
+    return runner(request.param)
+
+
+@pytest.fixture(params=["anyio on asyncio", "anyio on trio"])
+def run_anyio(request: pytest.FixtureRequest) -> Callable[[Body], Any]:
+    """Runs an async function that uses anyio, on both of its back ends."""
+    return runner(request.param)

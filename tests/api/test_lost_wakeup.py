@@ -1,5 +1,6 @@
-"""The lost wake-up: a completion that comes between the last poll and the arming (IBTA Vol 1,
-11.4.2.2), placed at every step of a consumer, and the four ways to wait that never lose it.
+"""The lost wake-up (IBTA Vol 1, 11.4.2.2), and the ways to wait that never lose it.
+
+A completion is placed at every step of a consumer between its last poll and its sleep.
 """
 
 from __future__ import annotations
@@ -122,9 +123,7 @@ class Consumer:
             self._cq.ack_events()
 
 
-def place_at(
-    step: int, kind: Kind, flags: int, *, poll_again: bool = False
-) -> tuple[str, bool]:
+def place_at(step: int, kind: Kind, flags: int, *, poll_again: bool = False) -> tuple[str, bool]:
     """Lets a consumer find two completions, go to sleep, and find a third at one of its steps.
 
     Returns:
@@ -229,9 +228,7 @@ class Step(Cqe):
 @pytest.mark.parametrize(
     "poll_context", [PollContext.SOFTIRQ, PollContext.WORKQUEUE, PollContext.UNBOUND_WORKQUEUE]
 )
-def test_a_callback_queue_loses_nothing(
-    poll_context: PollContext, before: int, kind: Kind
-) -> None:
+def test_a_callback_queue_loses_nothing(poll_context: PollContext, before: int, kind: Kind) -> None:
     """A completion is placed in each callback of a row: in and around the poller's own window."""
     for at in {0, before // 2, before - 1}:
         with scene() as set_up:

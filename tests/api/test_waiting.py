@@ -14,24 +14,6 @@ from softhca.verbs.waiting import checkpoint, wait_readable
 Run = Callable[[Callable[[], Awaitable[None]]], None]
 
 
-@pytest.fixture(params=["asyncio", "trio", "anyio on asyncio", "anyio on trio"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs an async function under one of the libraries; skips where it is not installed."""
-    if request.param == "asyncio":
-        return lambda body: asyncio.run(_coroutine(body))
-    if request.param == "trio":
-        trio = pytest.importorskip("trio")
-        return lambda body: trio.run(body)
-    anyio = pytest.importorskip("anyio")
-    backend = request.param.split()[-1]
-    pytest.importorskip(backend)
-    return lambda body: anyio.run(body, backend=backend)
-
-
-async def _coroutine(body: Callable[[], Awaitable[None]]) -> None:
-    await body()
-
-
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, int]]:
     """A pipe; its ends are closed afterwards."""

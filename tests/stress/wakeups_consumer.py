@@ -159,9 +159,7 @@ def _run(kind: str, consumer: Consumer, channel: hca.CompChannel, careless: bool
         trio.run(body, consumer)
 
 
-def main(
-    ledger: Ledger, pipe: Any, completions: int, seed: int, kind: str, careless: bool
-) -> None:
+def main(ledger: Ledger, pipe: Any, completions: int, seed: int, kind: str, careless: bool) -> None:
     """Runs in a process of its own."""
     with (
         hca.open() as device,

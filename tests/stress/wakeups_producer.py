@@ -30,9 +30,7 @@ def main(ledger: Ledger, pipe: Any, completions: int, seed: int) -> None:
         pipe.send("done")
 
 
-def _produce(
-    ledger: Ledger, qp: hca.QP, cq: hca.CQ, completions: int, draw: random.Random
-) -> None:
+def _produce(ledger: Ledger, qp: hca.QP, cq: hca.CQ, completions: int, draw: random.Random) -> None:
     lists = {
         size: [Send()] * (size - 1) + [Send(wr_id=size, signaled=True, solicited=True)]
         for size in range(1, max(BURSTS_OF) + 1)

@@ -37,24 +37,24 @@ _NEXT_COMP_OR_MISSED = 2 | 4
 class Awaited(Cqe):
     """The callback of a work request that a task awaits."""
 
-    __slots__ = ("_dispatcher", "_waiter")
+    __slots__ = ("_dispatcher", "waiter")
 
     def __init__(self, dispatcher: Dispatcher | None, waiter: Waiter) -> None:
         self._dispatcher = dispatcher
-        self._waiter = waiter
+        self.waiter = waiter
 
     def done(self, cq: CQ, wc: WC) -> None:
         """Wakes the task, which may have been cancelled: the completion then ends here."""
         if self._dispatcher is not None:
             self._dispatcher.outstanding.discard(self)
-        self._waiter.give(wc)
+        self.waiter.give(wc)
 
     def forgotten(self) -> None:
         """Wakes the task of a work request that will never complete."""
         if self._dispatcher is not None:
             self._dispatcher.outstanding.discard(self)
         rule = "was reset or destroyed before the work request completed"
-        self._waiter.fail(VerbsError(errno.ECANCELED, "qp", None, rule))
+        self.waiter.fail(VerbsError(errno.ECANCELED, "qp", None, rule))
 
 
 class Dispatcher:
@@ -85,21 +85,29 @@ class Dispatcher:
         return bool(self.outstanding or self._takers)
 
     def waiter(self) -> Waiter:
-        """What the running task can wait on; its loop pumps from now on."""
+        """What the running task can wait on; its loop pumps from now on.
+
+        Raises:
+            VerbsError: EBUSY, while tasks of another loop that runs wait for the queue.
+        """
         trio = trio_here()
         pump = self._pump
         if trio is None:
             if not isinstance(pump, _AsyncioPump) or pump.loop is not asyncio.get_running_loop():
-                self._replace_pump(_AsyncioPump(self))
+                self._let_go_of(pump)
+                self._pump = _AsyncioPump(self)
             return AsyncioWaiter()
         if not isinstance(pump, _TrioPump) or pump.token is not trio.lowlevel.current_trio_token():
-            self._replace_pump(_TrioPump(self, trio))
+            self._let_go_of(pump)
+            self._pump = _TrioPump(self, trio)
         return TrioWaiter(trio)
 
-    def _replace_pump(self, pump: _AsyncioPump | _TrioPump) -> None:
-        if self._pump is not None:
-            self._pump.stop()
-        self._pump = pump
+    def _let_go_of(self, pump: _AsyncioPump | _TrioPump | None) -> None:
+        if pump is None:
+            return
+        if self.wanted and pump.is_running:
+            raise VerbsError(errno.EBUSY, "cq", None, "is awaited in another event loop")
+        pump.stop()
 
     def poll_here(self, waiter: Waiter) -> bool:
         """Polls in the running task, where that delays nobody; True if what it awaits is there."""
@@ -155,6 +163,18 @@ class Dispatcher:
                 return
         self._unclaimed.append(wc)
 
+    def give_up(self, error: VerbsError) -> None:
+        """Tells whoever waits that the queue cannot be polled any more."""
+        if self._pump is not None:
+            self._pump.stop()
+            self._pump = None
+        waiters = [*self._takers, *(awaited.waiter for awaited in self.outstanding)]
+        self._takers.clear()
+        self.outstanding.clear()
+        number = error.errno or errno.EIO
+        for waiter in waiters:  # An exception of his own for each.
+            waiter.fail(VerbsError(number, error.argument, error.value, error.rule))
+
     def arm(self) -> bool:
         """Arms the queue for the pump's descriptor; False if completions wait already."""
         self._hca.attach_cq(self._cq._handle, self._number)
@@ -168,7 +188,13 @@ class Dispatcher:
 
     def take_unclaimed(self, most: int) -> list[WC]:
         """Completions that were polled for tasks and that none took."""
-        return [self._unclaimed.popleft() for _ in range(min(most, len(self._unclaimed)))]
+        taken: list[WC] = []
+        while len(taken) < most:
+            try:
+                taken.append(self._unclaimed.popleft())
+            except IndexError:  # Of several threads each takes what it gets.
+                break
+        return taken
 
     def close(self) -> None:
         """The queue is closed: whoever waits for its next completion hears of it."""
@@ -220,6 +246,10 @@ class _AsyncioPump:
         self._polls_left = _POLLS_PER_TURN
         self.loop.add_reader(dispatcher.fd, self._wake)
 
+    @property
+    def is_running(self) -> bool:
+        return self.loop.is_running()
+
     def start(self) -> None:
         self._patience.begin()
         self._schedule()
@@ -252,14 +282,17 @@ class _AsyncioPump:
         dispatcher = self._dispatcher
         if self._stopped:
             return
-        count = dispatcher.step()
-        if not dispatcher.wanted:
-            return
-        if count:
-            self._patience.paid()
-        elif self._patience.is_over() and dispatcher.arm():
-            return
-        self._schedule()
+        try:
+            count = dispatcher.step()
+            if not dispatcher.wanted:
+                return
+            if count:
+                self._patience.paid()
+            elif self._patience.is_over() and dispatcher.arm():
+                return
+            self._schedule()
+        except VerbsError as error:
+            dispatcher.give_up(error)
 
 
 class _TrioPump:
@@ -271,6 +304,10 @@ class _TrioPump:
         self.token = trio.lowlevel.current_trio_token()
         self._running = False
         self._stopped = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._running
 
     def start(self) -> None:
         if not self._running:
@@ -293,10 +330,14 @@ class _TrioPump:
                     patience.paid()
                 elif patience.is_over() and dispatcher.arm():
                     await self._trio.lowlevel.wait_readable(dispatcher.fd)
+                    if self._stopped:  # What came is for another loop.
+                        break
                     dispatcher.clear()
                     patience.begin()
                     continue
                 await self._trio.lowlevel.checkpoint()
+        except VerbsError as error:
+            dispatcher.give_up(error)
         finally:
             self._running = False
 

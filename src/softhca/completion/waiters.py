@@ -48,7 +48,8 @@ class AsyncioWaiter:
         if threading.get_ident() == self._thread:
             if self._future.done():
                 return False
-            settle(value)
+            with suppress(RuntimeError):  # The loop was closed under its tasks.
+                settle(value)
             return True
 
         def later() -> None:
@@ -78,7 +79,10 @@ class AsyncioWaiter:
     def take_back(self) -> Any:
         """What the future has though its task was cancelled."""
         future = self._future
-        return future.result() if future.done() and not future.cancelled() else None
+        # Asking for an exception first, which nobody else will retrieve.
+        if not future.done() or future.cancelled() or future.exception() is not None:
+            return None
+        return future.result()
 
 
 class TrioWaiter:

@@ -46,8 +46,7 @@ class CompChannel(VerbsObject):
         Raises:
             VerbsError: EINVAL, if the channel is closed.
         """
-        if self.closed:
-            raise VerbsError(errno.EINVAL, self.kind, None, "is closed")
+        self._demand_open()
         return self._channel.fd
 
     def poll_event(self) -> CQ | None:
@@ -56,11 +55,18 @@ class CompChannel(VerbsObject):
         As with `get_event`, it must be acknowledged: `cq.ack_events(1)`.
 
         Raises:
-            VerbsError: EINVAL, if the channel is closed; ECANCELED, if it was closed meanwhile.
+            VerbsError: EINVAL, if the channel is closed; ECANCELED, if it was closed meanwhile;
+                EIO, in a child of fork().
         """
+        self._demand_open()
+        return self._take()
+
+    def _demand_open(self) -> None:
         if self.closed:
             raise VerbsError(errno.EINVAL, self.kind, None, "is closed")
-        return self._take()
+        if self._inherited():  # The descriptor is shared: to read it is to wake nobody there.
+            rule = "belongs to the parent process: open a device after fork()"
+            raise VerbsError(errno.EIO, self.kind, None, rule)
 
     def _take(self) -> CQ | None:
         while handle := self._channel.pop():

@@ -110,6 +110,7 @@ class CQ(VerbsObject):
         """Takes up to `max_entries` completions, the oldest first; an empty list if there are none.
 
         A poll that finds nothing makes progress first: it fetches packets and sends answers.
+        Completions of work requests that tasks await go to them and are not in the list.
 
         Raises:
             VerbsError: EINVAL, if `max_entries` is negative or beyond 64 bits.
@@ -127,9 +128,7 @@ class CQ(VerbsObject):
     def _poll_beside_tasks(self, dispatcher: Dispatcher, max_entries: int) -> list[WC]:
         wcs = dispatcher.take_unclaimed(max_entries)
         polled = self._hca.poll_cq(self._handle, max_entries - len(wcs), WC)
-        for wc in polled:
-            dispatcher.hand_to_awaiter(wc)
-        return wcs + polled
+        return wcs + [wc for wc in polled if not dispatcher.hand_to_awaiter(wc)]
 
     def req_notify(self, flags: int = NotifyFlags.NEXT_COMP) -> int:
         """Arms the queue for one event at the next completion that is added (ib_req_notify_cq).
