@@ -44,6 +44,16 @@ def test_the_readmes_example_runs_as_printed() -> None:
     [
         ("two_processes", ["immediate 0xf00d, all chunks in place: True", "wrote 1000000 bytes"]),
         ("shared_counter", ["the counter stands at 1000", "every ticket once: True"]),
+        (
+            "lost_wakeup",
+            [
+                "careless: sleeps for ever, with 1 completion waiting",
+                "polls_again: finds 1 completion before it sleeps",
+                "asks_for_missed_events: is told to poll again, and finds 1 completion",
+                "callbacks: were called for messages [1, 2]",
+                "tasks: await qp.recv() returns message 7",
+            ],
+        ),
         ("refusals", ["REM_ACCESS_ERR", "RNR_RETRY_EXC_ERR", "is now in ERR", "(EINVAL)"]),
     ],
 )
@@ -55,7 +65,7 @@ def test_an_example_program(name: str, says: list[str]) -> None:
 
 def test_every_example_is_tested() -> None:
     names = {path.stem for path in (TOP / "examples").glob("*.py")}
-    assert names == {"two_processes", "shared_counter", "refusals"}
+    assert names == {"two_processes", "shared_counter", "refusals", "lost_wakeup"}
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,10 @@ class Dispatcher:
         """Polls in the running task, where that delays nobody; True if what it awaits is there."""
         pump = self._pump
         if isinstance(pump, _AsyncioPump) and not waiter.is_over():
-            pump.poll_here(waiter)
+            try:
+                pump.poll_here(waiter)
+            except VerbsError as error:
+                self.give_up(error)
         return waiter.is_over()
 
     def start(self) -> None:
