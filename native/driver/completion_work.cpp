@@ -114,9 +114,8 @@ CompletionWork::Job CompletionWork::try_take() {
 
 void CompletionWork::give_back(std::uint32_t cq, bool again) {
   const std::lock_guard lock(mutex_);
-  active_.remove_if([&](const Active& active) {
-    return active.cq == cq && active.thread == this_thread();
-  });
+  active_.remove_if(
+      [&](const Active& active) { return active.cq == cq && active.thread == this_thread(); });
   const auto found = queues_.find(cq);
   if (found != queues_.end()) {
     again = again || found->second == Stage::RUNNING_AND_NOTIFIED;
