@@ -35,7 +35,9 @@ KeySlot& MemoryTable::take_slot(KeyKind kind) {
     slots_.back().tag = static_cast<std::uint8_t>(random_.next());
   }
   KeySlot& slot = slots_[index];
-  const auto tag = static_cast<std::uint8_t>(slot.tag + 1 + random_.below(16));
+  auto tag = static_cast<std::uint8_t>(slot.tag + 1 + random_.below(16));
+  // Nor may a handle name another object than before.
+  tag = static_cast<std::uint8_t>(tag + (slot.handle == (index << 8 | tag) ? 1 : 0));
   slot = {};
   slot.tag = slot.posted_tag = tag;
   slot.handle = index << 8 | tag;

@@ -48,7 +48,8 @@ Packet random_packet(Random& random, std::uint8_t opcode) {
   packet.deth = {word(), static_cast<std::uint32_t>(bits(24))};
   packet.reth = {random.next(), word(), word()};
   packet.aeth = {static_cast<std::uint8_t>(bits(8)), static_cast<std::uint32_t>(bits(24))};
-  packet.atomic = {random.next(), word(), random.next(), random.next()};
+  packet.atomic = {random.next(), word(),        random.next(),
+                   random.next(), random.next(), random.next()};
   packet.feth = {static_cast<std::uint8_t>(bits(4)), static_cast<std::uint8_t>(bits(2))};
   packet.atomic_original = random.next();
   packet.immediate = word();
@@ -94,6 +95,9 @@ void check_same(const Packet& got, const Packet& sent) {
   CHECK_EQ(got.atomic.rkey, expected_atomic.atomic.rkey);
   CHECK_EQ(got.atomic.swap_add, expected_atomic.atomic.swap_add);
   CHECK_EQ(got.atomic.compare, expected_atomic.atomic.compare);
+  const Packet expected_masks = info.has(kHasMaskEth) ? sent : Packet{};
+  CHECK_EQ(got.atomic.compare_mask, expected_masks.atomic.compare_mask);
+  CHECK_EQ(got.atomic.swap_mask, expected_masks.atomic.swap_mask);
   const Packet expected_feth = info.has(kHasFeth) ? sent : Packet{};
   CHECK_EQ(got.feth.placement_type, expected_feth.feth.placement_type);
   CHECK_EQ(got.feth.selectivity, expected_feth.feth.selectivity);

@@ -191,6 +191,18 @@ def test_a_line_says_what_the_packet_says(
         datagram(opcode=0x11, syndrome=0x2C, msn=3),
         datagram(opcode=0x13, atomic_address=8, atomic_rkey=1, swap_add=2, compare=3),
         datagram(opcode=0x65, qkey=0x11111111, source_qpn=0x99, immediate=0xCAFE, solicited=True),
+        datagram(
+            opcode=0x1C,
+            virtual_address=0x10,
+            rkey=2,
+            dma_length=3,
+            placement_type=1,
+            selectivity=1,
+        ),
+        datagram(opcode=0x1D, virtual_address=0x10, rkey=2, dma_length=8, payload=bytes(8)),
+        datagram(opcode=0x17, invalidate_rkey=0x123),
+        datagram(opcode=0xD3, swap_add=2, compare=3, compare_mask=0xFF, swap_mask=1),
+        datagram(opcode=0xF4, swap_add=2, compare=0x80, xrc_srqn=5),
     ]
     status = main(["dump", str(capture(pcap([ethernet(ipv4_packet(p)) for p in packets])))])
     lines = capsys.readouterr().out.splitlines()
@@ -206,7 +218,16 @@ def test_a_line_says_what_the_packet_says(
     assert "RNR NAK 0.64 ms" in lines[3]
     assert "AtomicETH(va 0x8 rkey 0x00000001 swap 0x2 compare 0x3)" in lines[4]
     assert "DETH(qkey 0x11111111 src 0x000099) ImmDt(0x0000cafe) solicited" in lines[5]
-    assert lines[6] == "6 frames, 6 RoCEv2 packets, every ICRC right"
+    assert "RC_FLUSH" in lines[6]
+    assert "FETH(type 1 level 1) RETH(va 0x10 rkey 0x00000002 len 3)" in lines[6]
+    assert "RC_ATOMIC_WRITE" in lines[7]
+    assert "RC_SEND_ONLY_WITH_INVALIDATE" in lines[8]
+    assert "IETH(rkey 0x00000123)" in lines[8]
+    assert "RC_MASKED_COMPARE_SWAP" in lines[9]
+    assert "MaskETH(compare 0x00000000000000ff swap 0x0000000000000001)" in lines[9]
+    assert "XRC_MASKED_FETCH_ADD" in lines[10]
+    assert "add 0x2 boundary 0x0000000000000080" in lines[10]
+    assert lines[11] == "11 frames, 11 RoCEv2 packets, every ICRC right"
 
 
 def test_a_wrong_icrc_is_shown_with_the_right_one(
