@@ -19,9 +19,6 @@ Result<MrInfo> Adapter::rereg_mr(std::uint32_t mr, std::uint32_t flags,
     return refuse(EOPNOTSUPP, "flags", flags,
                   "a region with notices keeps its memory: register the other memory anew");
   }
-  if ((flags & kReregTranslation) != 0 && slot->region.watched) {
-    return refuse(EINVAL, "mr", mr, "raises notices of its memory: register the other one anew");
-  }
   if ((flags & kReregTranslation) != 0 && s.dm_of_region.contains(mr)) {
     return refuse(EOPNOTSUPP, "flags", flags, "a region of device memory stays there");
   }

@@ -10,21 +10,39 @@ namespace {
 
 // Keeps a DLPack tensor exported until it is released.
 struct DlpackExport {
-  nb::ndarray<nb::device::cpu> tensor;
+  nb::ndarray<nb::ro> tensor;
+  bool read_only = false;
 
-  bool contiguous() const {
+  // In the order of C or of Fortran.
+  bool contiguous() const { return follow_each_other(true) || follow_each_other(false); }
+
+ private:
+  bool follow_each_other(bool last_runs_fastest) const {
     std::int64_t expected = 1;
-    for (std::size_t i = tensor.ndim(); i-- > 0;) {
-      if (tensor.shape(i) != 1 && tensor.stride(i) != expected) return false;
-      expected *= static_cast<std::int64_t>(tensor.shape(i));
+    for (std::size_t step = 0; step < tensor.ndim(); ++step) {
+      const std::size_t axis = last_runs_fastest ? tensor.ndim() - 1 - step : step;
+      if (tensor.shape(axis) != 1 && tensor.stride(axis) != expected) return false;
+      expected *= static_cast<std::int64_t>(tensor.shape(axis));
     }
     return true;
   }
 };
 
+DlpackExport take_capsule(nb::handle capsule) {
+  // Who asks for bytes to write is refused those that are marked read-only.
+  if (nb::ndarray<> writable; nb::try_cast(capsule, writable, false)) {
+    return {nb::ndarray<nb::ro>(std::move(writable)), false};
+  }
+  DlpackExport taken{{}, true};
+  if (!nb::try_cast(capsule, taken.tensor, false)) throw nb::type_error("no DLPack capsule");
+  return taken;
+}
+
 std::uint64_t buffer_address(nb::handle object) {
   Py_buffer buffer;
-  if (PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  if (PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_ANY_CONTIGUOUS) != 0) {
+    throw nb::python_error();
+  }
   const auto address = reinterpret_cast<std::uintptr_t>(buffer.buf);
   PyBuffer_Release(&buffer);
   return address;
@@ -44,19 +62,20 @@ nb::tuple buffer_range(nb::handle object) {
 }  // namespace
 
 void bind_buffers(nb::module_& module) {
-  nb::class_<DlpackExport>(module, "DlpackExport", "A CPU tensor that is held through DLPack.")
+  nb::class_<DlpackExport>(module, "DlpackExport", "A tensor that is held through DLPack.")
       .def(
           "__init__",
-          [](DlpackExport* self, nb::ndarray<nb::device::cpu> tensor) {
-            new (self) DlpackExport{std::move(tensor)};
+          [](DlpackExport* self, nb::handle capsule) {
+            new (self) DlpackExport(take_capsule(capsule));
           },
-          nb::arg("tensor"), nb::sig("def __init__(self, tensor: object) -> None"))
+          nb::arg("capsule"), nb::sig("def __init__(self, capsule: object) -> None"))
       .def_prop_ro("address",
                    [](const DlpackExport& self) {
                      return reinterpret_cast<std::uintptr_t>(self.tensor.data());
                    })
       .def_prop_ro("nbytes", [](const DlpackExport& self) { return self.tensor.nbytes(); })
       .def_prop_ro("contiguous", &DlpackExport::contiguous)
+      .def_ro("read_only", &DlpackExport::read_only)
       .def("release", [](DlpackExport& self) { self.tensor = {}; });
   module.def("buffer_address", &buffer_address, nb::arg("object"),
              nb::sig("def buffer_address(object: object) -> int"),

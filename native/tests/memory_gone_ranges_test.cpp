@@ -13,6 +13,7 @@ TEST("gone ranges: each byte goes once") {
   Random random(seed());
   for (int round = 0; round < 300; ++round) {
     GoneRanges gone;
+    if (round % 2 == 0) gone.reserve(50);
     std::vector<int> times(512, 0);
     for (int step = 0; step < 60; ++step) {
       const std::uint64_t start = random.below(512);
@@ -26,7 +27,7 @@ TEST("gone ranges: each byte goes once") {
         }
       });
       for (std::uint64_t at = start; at < end; ++at) CHECK_EQ(times[at], 1);
-      CHECK(gone.size() <= GoneRanges::kCapacity);
+      CHECK(gone.size() <= gone.capacity());
       for (std::uint64_t at = 0; at < 512; ++at) {
         CHECK(times[at] <= 1 && times[at] >= before[at]);
         CHECK_EQ(gone.overlaps({at, at + 1}), times[at] == 1);
@@ -60,6 +61,30 @@ TEST("gone ranges: without space the nearest two become one, which is not exact"
   CHECK_EQ(told.size(), GoneRanges::kCapacity + 2);
   CHECK((told.back() == std::pair(AddressRange{510, 590}, false)));
   CHECK(gone.overlaps({550, 551}));
+}
+
+TEST("gone ranges: with space for every other page, all is exact") {
+  GoneRanges gone;
+  gone.reserve(1000);
+  CHECK_EQ(gone.capacity(), 1000u);
+  Random random(seed());
+  std::vector<std::uint64_t> places(1000);
+  for (std::uint64_t at = 0; at < places.size(); ++at) places[at] = 2 * at;
+  for (std::size_t left = places.size(); left > 0; --left) {
+    std::swap(places[random.below(left)], places[left - 1]);
+    const AddressRange page{places[left - 1], places[left - 1] + 1};
+    gone.add(page, [&](const AddressRange& part, bool exact) { CHECK(exact && part == page); });
+    CHECK(gone.overlaps(page) && !gone.overlaps({page.start + 1, page.start + 2}));
+  }
+  CHECK_EQ(gone.size(), 1000u);
+  gone.add({0, 2000}, [](const AddressRange& part, bool exact) {
+    CHECK(exact && part.end - part.start == 1);
+  });
+  CHECK_EQ(gone.size(), 1u);
+
+  GoneRanges large;
+  large.reserve(std::size_t{1} << 40);
+  CHECK_EQ(large.capacity(), GoneRanges::kMostCapacity);
 }
 
 }  // namespace

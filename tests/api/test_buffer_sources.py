@@ -141,3 +141,74 @@ def test_torch_tensors_with_gaps_are_refused(host: Host, make: str) -> None:
     tensor = torch.zeros(8, 8)
     with pytest.raises(VerbsError, match="contiguous"):
         host.pd.reg_mr(tensor[:, ::2] if make == "stride" else tensor.T[:2])
+
+
+def test_an_arrow_array_is_read_only_and_holds_still(simulated: Pair) -> None:
+    """It has DLPack and no buffer protocol, and says that its bytes are not to be written."""
+    pyarrow = pytest.importorskip("pyarrow")
+    column = pyarrow.array(range(8), type=pyarrow.int64())
+    near, _ = simulated.connected()
+    with simulated.b.pd.reg_mr(column) as mr:
+        assert mr.access == hca.Access.REMOTE_READ
+        near.post_send(hca.Read(simulated.a.mr[:64], remote=mr.remote(), signaled=True))
+        simulated.completion(simulated.a).raise_for_status()
+    assert np.frombuffer(simulated.a.buffer, "i8", 8).tolist() == list(range(8))
+    with pytest.raises(VerbsError, match="read-only"):
+        simulated.b.pd.reg_mr(column, hca.Access.LOCAL_WRITE)
+
+
+TORCH_REFUSALS = {
+    "gradient": (lambda torch: torch.zeros(4, requires_grad=True), "require gradient"),
+    "conjugate": (lambda torch: torch.zeros(4, dtype=torch.complex64).conj(), "conjugate"),
+    "sparse": (lambda torch: torch.zeros(4).to_sparse(), "layout"),
+    "without memory": (lambda torch: torch.zeros(4, device="meta"), "meta"),
+}
+
+
+@pytest.mark.parametrize("case", TORCH_REFUSALS)
+def test_what_torch_refuses_to_export_is_refused_in_its_words(host: Host, case: str) -> None:
+    torch = pytest.importorskip("torch")
+    make, text = TORCH_REFUSALS[case]
+    with pytest.raises(VerbsError, match=rf"obj='Tensor': gives no DLPack: .*{text}"):
+        host.pd.reg_mr(make(torch))
+
+
+class OnAccelerator:
+    """A tensor whose bytes lie on a device."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 1)
+
+    def __dlpack__(self) -> object:
+        raise AssertionError("nobody asks for bytes that cannot be reached")
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (OnAccelerator(), "lies on DLPack device 2:1: copy it to the CPU's memory"),
+        (np.zeros(4, "M8[s]"), "gives no buffer: cannot include dtype 'M'"),
+        (np.zeros(4, object), "holds references to Python objects"),
+        (np.zeros(4, [("O", "i4"), ("thing", object)]), "holds references to Python objects"),
+        (np.zeros((4, 4))[::-1], "is not contiguous"),
+    ],
+)
+def test_what_cannot_be_registered_is_refused_by_name(host: Host, source: Any, text: str) -> None:
+    with pytest.raises(VerbsError, match=text):
+        host.pd.reg_mr(source)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_the_order_of_fortran_is_contiguous_too(simulated: Pair, library: str) -> None:
+    if library == "numpy":
+        array = np.zeros((4, 16), "u1", order="F")
+        write_and_read_back(simulated, array, lambda: array.tobytes("A"))
+    else:
+        torch = pytest.importorskip("torch")
+        tensor = torch.zeros(16, 4, dtype=torch.uint8)
+        write_and_read_back(simulated, tensor.T, lambda: tensor.numpy().tobytes())
+
+
+def test_a_field_that_is_called_as_objects_are_is_no_object(host: Host) -> None:
+    with host.pd.reg_mr(np.zeros(4, [("O", "i4")])) as mr:
+        assert mr.length == 16

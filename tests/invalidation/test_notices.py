@@ -167,6 +167,31 @@ def test_notices_in_one_piece_are_one_event_while_unread(
         assert mr.dereg() == 5
 
 
+def test_every_other_page_goes(host: Host, channel: InvalidationChannel) -> None:
+    count = 2000
+    with libc.pages(count) as at:
+        mr = register(host, channel, at, count)
+        for page in range(0, count, 2):
+            libc.unmap(at + page * PAGE, PAGE)
+            (event,) = channel.read()
+            assert (event.offset, event.length, event.exact) == (page * PAGE, PAGE, True)
+        libc.unmap(at, count * PAGE)
+        events = channel.read()
+        assert sum(event.count for event in events) == count // 2
+        assert mr.dereg() == count
+
+
+def test_a_mapping_that_is_watched_in_part_does_not_grow(
+    host: Host, channel: InvalidationChannel
+) -> None:
+    with libc.pages(4) as at:
+        mr = register(host, channel, at + PAGE, 1)
+        with pytest.raises(OSError, match="Bad address"):
+            libc.remap(at, 4 * PAGE, 8 * PAGE)
+        assert mr.dereg() == 0
+        libc.remap(at, 4 * PAGE, 8 * PAGE)
+
+
 def test_regions_that_share_pages_are_told_each(host: Host, channel: InvalidationChannel) -> None:
     other_channel = host.keep(host.device.create_invalidation_channel())
     with libc.pages(4) as at:

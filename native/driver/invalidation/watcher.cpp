@@ -159,6 +159,8 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
   region->channel = std::move(channel);
   if (length > 0) {
     region->pages = widened(region->range, kPageBytes);
+    // Every other page may go.
+    region->gone.reserve((region->pages.end - region->pages.start) / kPageBytes / 2 + 1);
   }
   // A node of the map that is made before the locks are taken.
   Regions one;

@@ -36,8 +36,8 @@ class InvalidationEvent:
         length: Bytes.
         offset: Of its first byte in the region.
         count: Notices that became this event; their sum is what `mr.dereg()` returns.
-        exact: False if the range covers more than what changed: the region was torn into more
-            pieces than are kept apart.
+        exact: False if the range covers more than what changed: more than 8 pieces were unread, or
+            the region was torn into more than 4096.
     """
 
     cookie: int

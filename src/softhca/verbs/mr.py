@@ -21,6 +21,8 @@ WRITABLE_ACCESS = (
 READ_ONLY_ACCESS = Access.REMOTE_READ
 WRITING = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
 _MAX_SGE_BYTES = (1 << 32) - 1
+# What DLPack calls kDLCPU, kDLCUDAHost and kDLROCMHost: memory of the host, pinned or not.
+_HOST_DEVICES = (1, 3, 11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,21 +227,24 @@ def exported(obj: Any) -> tuple[_Export, int, int, bool]:
     """Exports the buffer of `obj`: (export to hold, address, bytes, read-only).
 
     Raises:
-        TypeError: If `obj` has neither the buffer protocol nor DLPack on the CPU.
-        VerbsError: EINVAL, if its bytes are not contiguous.
+        TypeError: If `obj` has neither the buffer protocol nor DLPack.
+        VerbsError: EINVAL, if its bytes are not contiguous, not in the CPU's memory, or references
+            to Python objects; or if it refuses to export them.
     """
     try:
         view = memoryview(obj)
     except TypeError:
         return _exported_by_dlpack(obj)
-    if not view.c_contiguous:
+    except (BufferError, ValueError) as refusal:
+        raise _no_source(obj, f"gives no buffer: {refusal}") from refusal
+    rule = None
+    if not view.contiguous:
+        rule = "is not contiguous: register the array that it is a view of, or a copy"
+    elif "O" in view.format and getattr(getattr(view.obj, "dtype", None), "hasobject", True):
+        rule = "holds references to Python objects, which are not for others to read or write"
+    if rule is not None:
         view.release()
-        raise VerbsError(
-            errno.EINVAL,
-            "obj",
-            type(obj).__name__,
-            "is not contiguous: register the array that it is a view of, or a copy",
-        )
+        raise _no_source(obj, rule)
     return view, _adapter.buffer_address(view), view.nbytes, view.readonly
 
 
@@ -248,12 +253,25 @@ def _exported_by_dlpack(obj: Any) -> tuple[_Export, int, int, bool]:
         raise TypeError(
             f"obj must have the buffer protocol or DLPack, which {type(obj).__name__} has not"
         )
-    export = _adapter.DlpackExport(obj)
+    try:
+        device, number = obj.__dlpack_device__()
+        if device not in _HOST_DEVICES:
+            rule = f"lies on DLPack device {device}:{number}: copy it to the CPU's memory"
+            raise _no_source(obj, rule)
+        try:
+            capsule = obj.__dlpack__(max_version=(1, 0))
+        except TypeError:  # Older than the argument.
+            capsule = obj.__dlpack__()
+    except (BufferError, RuntimeError, TypeError, ValueError) as refusal:
+        raise _no_source(obj, f"gives no DLPack: {refusal}") from refusal
+    export = _adapter.DlpackExport(capsule)
     if not export.contiguous:
-        raise VerbsError(
-            errno.EINVAL, "obj", type(obj).__name__, "is not contiguous: register a contiguous copy"
-        )
-    return export, export.address, export.nbytes, False
+        raise _no_source(obj, "is not contiguous: register a contiguous copy")
+    return export, export.address, export.nbytes, export.read_only
+
+
+def _no_source(obj: object, rule: str) -> VerbsError:
+    return VerbsError(errno.EINVAL, "obj", type(obj).__name__, rule)
 
 
 def register(
