@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import select
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -247,7 +248,7 @@ def test_unread_events_outlive_their_region(host: Host, channel: InvalidationCha
         assert again.dereg() == 1
 
 
-GENERATION_READER = """
+PYTHON_READER = """
 import mmap, struct, sys
 fd = int(sys.argv[1])
 page = mmap.mmap(fd, 4096, mmap.MAP_SHARED, mmap.PROT_READ)
@@ -259,11 +260,45 @@ except PermissionError:
     print('read-only')
 """
 
+C_READER = """
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 
-def test_another_process_sees_the_generation(host: Host, channel: InvalidationChannel) -> None:
+int main(int argc, char **argv) {
+  int fd = atoi(argv[argc - 1]);
+  const volatile uint64_t *generation = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+  if (generation == MAP_FAILED) return 1;
+  while (getchar() != EOF) {
+    printf("%llu\\n", (unsigned long long)*generation);
+    fflush(stdout);
+  }
+  if (mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED) puts("read-only");
+  return 0;
+}
+"""
+
+
+def c_reader(directory: Path) -> list[str]:
+    """Compiles the reader in C."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source = directory / "reader.c"
+    source.write_text(C_READER)
+    subprocess.run([compiler, "-o", directory / "reader", source], check=True)
+    return [str(directory / "reader")]
+
+
+@pytest.mark.parametrize("language", ["python", "c"])
+def test_another_process_sees_the_generation(
+    host: Host, channel: InvalidationChannel, tmp_path: Path, language: str
+) -> None:
+    command = [sys.executable, "-c", PYTHON_READER] if language == "python" else c_reader(tmp_path)
     fd = channel.generation_fd
     with subprocess.Popen(
-        [sys.executable, "-c", GENERATION_READER, str(fd)],
+        [*command, str(fd)],
         pass_fds=[fd],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

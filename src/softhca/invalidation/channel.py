@@ -38,20 +38,20 @@ class InvalidationChannel(VerbsObject):
             at it is one load: `channel.page[0] != seen`.
     """
 
-    __slots__ = ("_mapping", "channel", "page")
+    __slots__ = ("_mapping", "_native", "page")
 
     kind = "invalidation_channel"
 
     def __init__(self, device: Device) -> None:
-        self.channel = _adapter.InvalidationChannel.open()
+        self._native = _adapter.InvalidationChannel.open()
         self._mapping = mmap.mmap(
-            self.channel.generation_fd, _PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ
+            self._native.generation_fd, _PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ
         )
         self.page = memoryview(self._mapping).cast("Q")
         super().__init__(device._hca, device)
 
     def _destroy(self) -> None:
-        self.channel.shut()
+        self._native.shut()
 
     @property
     def generation(self) -> int:
@@ -67,14 +67,14 @@ class InvalidationChannel(VerbsObject):
 
         The first eight bytes of its 4096 are the generation, in the machine's order.
         """
-        return self.channel.generation_fd
+        return self._native.generation_fd
 
     def fileno(self) -> int:
         """A descriptor that is readable while there are events, for poll, select and asyncio.
 
         Events are taken by `read()`; the descriptor itself is not to be read.
         """
-        return self.channel.fd
+        return self._native.fd
 
     def read(self, limit: int = 1024) -> list[InvalidationEvent]:
         """Takes up to `limit` of the oldest events; an empty list if there are none. Never waits.
@@ -86,7 +86,7 @@ class InvalidationChannel(VerbsObject):
         self._demand_open()
         return [
             InvalidationEvent(cookie, _KINDS[kind], addr, length, offset, count, exact)
-            for cookie, kind, addr, length, offset, count, exact in self.channel.take(most)
+            for cookie, kind, addr, length, offset, count, exact in self._native.take(most)
         ]
 
     def wait(self, timeout: float | None = None) -> list[InvalidationEvent]:
@@ -113,13 +113,13 @@ class InvalidationChannel(VerbsObject):
         """
         await checkpoint()
         while not (events := self.read(1)):
-            await wait_readable(self.channel.fd)
+            await wait_readable(self._native.fd)
         return events[0]
 
     @property
     def lost(self) -> int:
         """Notices that nobody will read: of deregistered regions, beyond 65536 unread events."""
-        return self.channel.lost
+        return self._native.lost
 
     def _demand_open(self) -> None:
         if self._closed:

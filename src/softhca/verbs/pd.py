@@ -263,4 +263,4 @@ def _notices(
         )
     if invalidation.closed:
         raise VerbsError(errno.EINVAL, "invalidation", None, "is closed")
-    return invalidation.channel, 0 if cookie is None else unsigned("cookie", cookie, 64)
+    return invalidation._native, 0 if cookie is None else unsigned("cookie", cookie, 64)
