@@ -28,8 +28,11 @@ void AddressMonitor::clear() {
     size = recv(socket_.get(), message.data(), message.size(), MSG_DONTWAIT);
     // ENOBUFS: messages were lost, which is news as well.
   } while (size > 0 || (size < 0 && (errno == EINTR || errno == ENOBUFS)));
-  // Whatever else ails the socket would make it readable for ever.
-  if (size == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) close();
+  if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+  // Whatever else ails the socket would make it readable for ever. What is no socket of ours any
+  // more was closed by somebody else.
+  if (size < 0 && (errno == EBADF || errno == ENOTSOCK)) socket_.release();
+  close();
 }
 
 }  // namespace softhca
