@@ -25,7 +25,7 @@ void Adapter::State::deliver(QueuePair& qp, const Packet& packet, const Route& r
 
 ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint64_t now_ns) {
   State& s = *state_;
-  s.now_ns = now_ns;
+  s.set_time(now_ns);
   ReceiveReport report;
   const auto drop = [&](std::uint64_t Counters::*counter, const char* why) {
     ++(s.counters.*counter);
@@ -70,7 +70,7 @@ ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint6
 
 bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t now_ns) {
   State& s = *state_;
-  s.now_ns = now_ns;
+  s.set_time(now_ns);
   bool sent = false;
   while (!sent && !s.ready.empty()) {
     QueuePair* qp = s.qps.find(s.ready.front());
@@ -101,7 +101,7 @@ std::uint64_t Adapter::next_deadline_ns() const {
 
 void Adapter::advance(std::uint64_t now_ns) {
   State& s = *state_;
-  s.now_ns = now_ns;
+  s.set_time(now_ns);
   QueuePair* qp = nullptr;
   while (s.timers.pop_due(
       now_ns, [&s](std::uint32_t qpn) { return s.qps.find(qpn); }, qp)) {

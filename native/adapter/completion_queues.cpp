@@ -125,6 +125,9 @@ Result<int> Adapter::req_notify_cq(std::uint32_t handle, std::uint32_t flags) {
                   "must be one of SOLICITED (1) and NEXT_COMP (2), with or without "
                   "REPORT_MISSED_EVENTS (4)");
   }
+  if (cq->overflowed() && cq->count() == 0) {
+    return refuse(EIO, "cq", handle, "has overflowed: nothing comes any more");
+  }
   cq->arm(kind == 1);
   return (flags & 4) != 0 && cq->count() != 0 ? 1 : 0;
 }

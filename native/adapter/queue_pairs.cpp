@@ -197,7 +197,7 @@ Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
 Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask,
                           std::uint64_t now_ns) {
   State& s = *state_;
-  s.now_ns = now_ns;
+  s.set_time(now_ns);
   QueuePair* qp = s.qps.find(qpn);
   if (qp == nullptr) {
     return no_such("qp", qpn);
@@ -242,7 +242,7 @@ Status Adapter::post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs,
                           std::size_t& posted, std::uint64_t now_ns,
                           std::span<const std::uint64_t> cqes) {
   State& s = *state_;
-  s.now_ns = now_ns;
+  s.set_time(now_ns);
   posted = 0;
   QueuePair* qp = s.qps.find(qpn);
   if (qp == nullptr) {
@@ -273,7 +273,7 @@ Status Adapter::post_recv(std::uint32_t qpn, std::span<const RecvWr* const> wrs,
                           std::size_t& posted, std::uint64_t now_ns,
                           std::span<const std::uint64_t> cqes) {
   State& s = *state_;
-  s.now_ns = now_ns;
+  s.set_time(now_ns);
   posted = 0;
   QueuePair* qp = s.qps.find(qpn);
   if (qp == nullptr) {

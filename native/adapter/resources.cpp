@@ -235,7 +235,7 @@ Status Adapter::destroy_srq(std::uint32_t handle) {
 Status Adapter::post_srq_recv(std::uint32_t handle, std::span<const RecvWr* const> wrs,
                               std::size_t& posted, std::uint64_t now_ns,
                               std::span<const std::uint64_t> cqes) {
-  state_->now_ns = now_ns;
+  state_->set_time(now_ns);
   posted = 0;
   SharedReceiveQueue* srq = state_->srqs.find(handle);
   if (srq == nullptr) {

@@ -28,10 +28,11 @@ Adapter::State::State(AdapterConfig adapter_config)
 
 void Adapter::State::complete(CompletionQueue& cq, const Completion& completion) {
   Completion stamped = completion;
-  // Callers read the clock before they have the lock, and overtake each other in between.
-  stamped.timestamp_ns = stamped_ns = std::max(stamped_ns, now_ns);
+  stamped.timestamp_ns = now_ns;
   const std::uint64_t held_ns = cq.notify_deadline_ns();
   const CompletionQueue::Push outcome = cq.push(stamped);
+  // Who sleeps until something is solicited would never hear of it otherwise.
+  const bool overflow_wakes = outcome == CompletionQueue::Push::OVERFLOW && cq.notify_now();
   if (cq.notify_deadline_ns() != held_ns) {
     held_back.erase({held_ns, cq.handle()});
     if (cq.notify_deadline_ns() != kNever) {
@@ -43,6 +44,9 @@ void Adapter::State::complete(CompletionQueue& cq, const Completion& completion)
       notify(cq);
       break;
     case CompletionQueue::Push::OVERFLOW:
+      if (overflow_wakes) {
+        notify(cq);
+      }
       raise(EventType::CQ_ERR, cq.handle());
       overflowed_cqs.push_back(cq.handle());
       break;

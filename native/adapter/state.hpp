@@ -1,6 +1,7 @@
 // What an adapter holds; private to adapter/.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -49,6 +50,9 @@ struct Adapter::State final : Services {
   SharedReceiveQueue* find_xrc_srq(std::uint32_t srqn, std::uint32_t xrcd) override;
   CompletionQueue* find_cq(std::uint32_t cq) override { return cqs.find(cq); }
 
+  // Callers read the clock before they have the lock, and overtake each other in between: time does
+  // not run backwards for it.
+  void set_time(std::uint64_t at_ns) { now_ns = std::max(now_ns, at_ns); }
   void notify(const CompletionQueue& cq);
   void release_held_back();
   // Ends every call that may have added completions: an overflowed CQ takes its queue pairs to
@@ -83,7 +87,6 @@ struct Adapter::State final : Services {
   bool port_active;
   bool failed = false;  // For good.
   std::deque<CompletionEvent> completion_events;
-  std::uint64_t stamped_ns = 0;  // Timestamp of the latest completion.
   // When moderated CQs let go of their events, and which.
   std::set<std::pair<std::uint64_t, std::uint32_t>> held_back;
   std::vector<std::uint32_t> overflowed_cqs;

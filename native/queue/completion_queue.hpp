@@ -27,6 +27,8 @@ class CompletionQueue {
   Push push(const Completion& completion);
   std::size_t poll(std::span<Completion> out);
 
+  bool overflowed() const { return overflowed_; }
+
   // Arms for the next completion added from now on. Arming for any upgrades; the other way round
   // changes nothing.
   void arm(bool solicited_only);

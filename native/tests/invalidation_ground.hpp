@@ -6,9 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 
 #include "tests/check.hpp"
+#include "tests/rounds.hpp"
 
 namespace softhca::testing {
 
@@ -28,13 +28,6 @@ inline std::uint64_t map_pages(std::size_t pages, std::uint64_t at = 0) {
                       MAP_PRIVATE | MAP_ANONYMOUS | (at != 0 ? MAP_FIXED : 0), -1, 0);
   CHECK(mapped != MAP_FAILED);
   return reinterpret_cast<std::uint64_t>(mapped);
-}
-
-// Rounds of a test that is worth more of them: SOFTHCA_TEST_ROUNDS in the environment says how
-// many.
-inline std::size_t rounds(std::size_t usual) {
-  const char* chosen = std::getenv("SOFTHCA_TEST_ROUNDS");
-  return chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : usual;
 }
 
 }  // namespace softhca::testing

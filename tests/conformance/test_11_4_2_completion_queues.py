@@ -304,3 +304,16 @@ def test_11_4_2_1_an_unreliable_queue_pair_completes_in_order_too(host):
     qp.post(*(send(wr_id=number) for number in range(20)))
     peer.take()
     assert host.sends() == [(number, SUCCESS) for number in range(20)]
+
+
+def test_11_4_2_1_timestamps_do_not_run_backwards(host):
+    """Threads read the clock before they have the adapter's lock, and may overtake each other."""
+    qp, peer = connect(host)
+    complete_send(qp, peer)
+    host.now_ns -= 1000
+    complete_send(qp, peer)
+    host.now_ns += 2000
+    complete_send(qp, peer)
+    stamps = [wc.timestamp_ns for wc in host.send_wcs()]
+    assert stamps == sorted(stamps)
+    assert stamps[0] < stamps[2]

@@ -146,7 +146,8 @@ class CQ(VerbsObject):
             again. 0 otherwise: with the flag, whatever is added since the last poll raises one.
 
         Raises:
-            VerbsError: EINVAL, for other flags; EBUSY, while tasks await the queue.
+            VerbsError: EINVAL, for other flags; EBUSY, while tasks await the queue; EIO, if it has
+                overflowed and what it held was polled: nothing would ever come.
         """
         self._attach()
         return self._hca.req_notify_cq(self._handle, unsigned("flags", flags, 32))
