@@ -309,7 +309,7 @@ void Driver::step_aside(std::uint64_t wait_ns) {
   ppoll(waited, 2, &timeout, nullptr);
   thread_state_.store(ThreadState::RUNNING);
   if (waited[0].revents != 0) clear_kick();
-  if (waited[1].revents != 0) heed_address();
+  heed_address_if(waited[1].revents);
 }
 
 void Driver::sleep_until_ready() {
@@ -329,7 +329,7 @@ void Driver::sleep_until_ready() {
     if (waited[0].revents != 0) clear_kick();
   }
   thread_state_.store(ThreadState::RUNNING);
-  if (waited[3].revents != 0) heed_address();
+  heed_address_if(waited[3].revents);
   if (((waited[0].revents | waited[1].revents | waited[2].revents) & POLLNVAL) != 0) {
     lose_descriptors();
   }
@@ -341,8 +341,17 @@ void Driver::lose_descriptors() {
   descriptors_lost_ = true;
   while (!try_enter()) std::this_thread::yield();
   engine_->wire().lose(EBADF);
+  address_monitor_.lose();
   leave();
   pump(kTransmit);
+}
+
+void Driver::heed_address_if(short revents) {
+  if ((revents & POLLNVAL) != 0) {
+    address_monitor_.lose();
+  } else if (revents != 0) {
+    heed_address();
+  }
 }
 
 // Tells the adapter what has become of its address and of the interface that has it. Only changes

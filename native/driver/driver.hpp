@@ -116,6 +116,7 @@ class Driver {
   void step_aside(std::uint64_t wait_ns);
   void sleep_until_ready();
   void heed_address();
+  void heed_address_if(short revents);
   void lose_descriptors();
   void kick();
   void clear_kick();

@@ -16,6 +16,8 @@ class AddressMonitor {
   // Makes the descriptor unreadable until the next change.
   void clear();
   void close() { socket_.reset(); }
+  // The number may be another file's by now: it is not touched again.
+  void lose() { socket_.release(); }
 
  private:
   FileDescriptor socket_;
