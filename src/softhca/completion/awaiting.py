@@ -93,10 +93,11 @@ class Dispatcher:
         trio = trio_here()
         pump = self._pump
         if trio is None:
-            if not isinstance(pump, _AsyncioPump) or pump.loop is not asyncio.get_running_loop():
+            loop = asyncio.get_running_loop()
+            if not isinstance(pump, _AsyncioPump) or pump.loop is not loop:
                 self._let_go_of(pump)
                 self._pump = _AsyncioPump(self)
-            return AsyncioWaiter()
+            return AsyncioWaiter(loop)
         if not isinstance(pump, _TrioPump) or pump.token is not trio.lowlevel.current_trio_token():
             self._let_go_of(pump)
             self._pump = _TrioPump(self, trio)
@@ -145,9 +146,13 @@ class Dispatcher:
 
     def step(self) -> int:
         """Polls once and hands out; returns how many completions there were."""
-        wcs = self._hca.poll_cq(self._cq._handle, _BATCH, self._cq._wc_class, _PATIENCE_NS)
+        cq = self._cq
+        wcs = self._hca.poll_cq(cq._handle, _BATCH, cq._wc_class, _PATIENCE_NS)
         for wc in wcs:
-            if not self.hand_to_awaiter(wc):
+            cqe = wc.cqe
+            if type(cqe) is Awaited:
+                cqe.done(cq, wc)
+            else:
                 self._hand_to_taker(wc)
         return len(wcs)
 
@@ -362,7 +367,9 @@ def post_and_wait(
     if dispatcher is None:
         # A queue with callbacks of its own: it calls, in its context.
         trio = trio_here()
-        waiter: Waiter = AsyncioWaiter() if trio is None else TrioWaiter(trio)
+        waiter: Waiter = (
+            AsyncioWaiter(asyncio.get_running_loop()) if trio is None else TrioWaiter(trio)
+        )
         post(make(Awaited(None, waiter)))
         return _completion(waiter)
     waiter = dispatcher.waiter()

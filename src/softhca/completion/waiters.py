@@ -39,19 +39,37 @@ class AsyncioWaiter:
 
     __slots__ = ("_future", "_loop", "_thread")
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[Any] = self._loop.create_future()
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._future: asyncio.Future[Any] = loop.create_future()
         self._thread = threading.get_ident()
 
-    def _settle(self, settle: Callable[[Any], None], value: Any) -> bool:
-        if threading.get_ident() == self._thread:
-            if self._future.done():
-                return False
-            with suppress(RuntimeError):  # The loop was closed under its tasks.
-                settle(value)
-            return True
+    def give(self, result: Any) -> bool:
+        """Sets the future's result."""
+        future = self._future
+        if threading.get_ident() != self._thread:
+            return self._settle_later(future.set_result, result)
+        if future.done():
+            return False
+        # Not suppress(), which costs more than the rest.
+        try:  # noqa: SIM105
+            future.set_result(result)
+        except RuntimeError:  # The loop was closed under its tasks.
+            pass
+        return True
 
+    def fail(self, error: BaseException) -> bool:
+        """Sets the future's exception."""
+        future = self._future
+        if threading.get_ident() != self._thread:
+            return self._settle_later(future.set_exception, error)
+        if future.done():
+            return False
+        with suppress(RuntimeError):
+            future.set_exception(error)
+        return True
+
+    def _settle_later(self, settle: Callable[[Any], None], value: Any) -> bool:
         def later() -> None:
             if not self._future.done():
                 settle(value)
@@ -59,14 +77,6 @@ class AsyncioWaiter:
         with suppress(RuntimeError):  # The loop is closed.
             self._loop.call_soon_threadsafe(later)
         return not self._future.done()
-
-    def give(self, result: Any) -> bool:
-        """Sets the future's result."""
-        return self._settle(self._future.set_result, result)
-
-    def fail(self, error: BaseException) -> bool:
-        """Sets the future's exception."""
-        return self._settle(self._future.set_exception, error)
 
     def is_over(self) -> bool:
         """True if the future is done."""

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 # Has been posted; awaiting it gives the completion.
 Posted: TypeAlias = "Coroutine[Any, Any, WC]"
 
+# What the task itself stands for.
+_NOT_FOR_TASKS = frozenset({"cqe", "signaled"})
+
 
 def _buffers_and_remote(
     arguments: tuple[Any, ...], remote: RemoteMemory | None
@@ -66,9 +69,9 @@ class AwaitedWork:
 
     def _sent(self, kind: type[SendRequest], *buffers: Any, **options: Any) -> Posted:
         qp = cast("QP", self)
-        for name in ("cqe", "signaled"):
-            if name in options:
-                raise TypeError(f"{name} is not for awaited work requests")
+        if options and not options.keys().isdisjoint(_NOT_FOR_TASKS):
+            name = min(options.keys() & _NOT_FOR_TASKS)
+            raise TypeError(f"{name} is not for awaited work requests")
         if qp.send_cq is None:
             raise VerbsError(errno.EINVAL, "qp", None, "has no send queue")
         return post_and_wait(
