@@ -25,6 +25,9 @@ constexpr std::uint64_t kMinAsideNs = 100'000;
 constexpr std::uint64_t kMaxAsideNs = 1'000'000;
 // A caller's fruitless polls cost nobody else the processor after this time.
 constexpr std::uint64_t kYieldAfterNs = 50'000;
+constexpr std::uint64_t kYieldToPeerNs = 1'000;
+// A yield that took so long let somebody else run.
+constexpr std::uint64_t kSomebodyRanNs = 4'000;
 // Rounds of up to 64 packets each. A caller wants to return soon; the thread has nothing else to
 // do, but looks whether it shall stop.
 constexpr int kCallerRounds = 4;
@@ -49,7 +52,8 @@ Driver::Driver(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<UdpLink>
       guarded_(std::move(adapter)),
       options_(std::move(options)),
       udp_(wire.get()),
-      opened_wire_(std::move(wire)) {}
+      opened_wire_(std::move(wire)),
+      yield_after_ns_(kYieldAfterNs) {}
 
 Driver::~Driver() { close(); }
 
@@ -155,16 +159,18 @@ Status Driver::usable() const {
 
 Result<std::size_t> Driver::poll_cq(std::uint32_t cq, std::span<Completion> out) {
   if (const Status status = usable(); !status.ok()) return status;
+  bool yielded = false;
   for (int attempt = 0;; ++attempt) {
     std::unique_lock lock(guarded_->mutex);
     const Result<std::size_t> polled = guarded_->adapter.poll_cq(cq, out);
     lock.unlock();
+    if (yielded) learn_from_yield(polled.ok() && polled.value > 0);
     if (!polled.ok() || polled.value > 0) {
       polling_since_ns_.store(0, std::memory_order_relaxed);
       return polled;
     }
     if (attempt > 0) return polled;
-    be_patient();
+    yielded = be_patient();
     pump(kReceive);
   }
 }
@@ -179,12 +185,22 @@ Result<bool> Driver::next_event(AsyncEvent& event) {
 
 // A caller that has polled for longer than a round trip lets others have the processor: the peer it
 // waits for may be one of them, where there are more programs than processors.
-void Driver::be_patient() {
+bool Driver::be_patient() {
   const std::uint64_t now_ns = monotonic_ns();
   last_poll_ns_.store(now_ns, std::memory_order_relaxed);
   const std::uint64_t since_ns = polling_since_ns_.load(std::memory_order_relaxed);
   if (since_ns == 0) polling_since_ns_.store(now_ns, std::memory_order_relaxed);
-  if (since_ns != 0 && now_ns - since_ns > kYieldAfterNs) sched_yield();
+  if (since_ns == 0 || now_ns - since_ns < yield_after_ns_.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  sched_yield();
+  return monotonic_ns() - now_ns > kSomebodyRanNs;
+}
+
+// Where letting others have the processor brought the completion, the peer shares it with us, and
+// waiting for it any longer only keeps it from answering.
+void Driver::learn_from_yield(bool paid) {
+  yield_after_ns_.store(paid ? kYieldToPeerNs : kYieldAfterNs, std::memory_order_relaxed);
 }
 
 // A caller's share of the work. What is left when it has done enough goes to the thread.

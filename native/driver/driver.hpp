@@ -102,7 +102,8 @@ class Driver {
   DriverError start_thread();
   void abandon();
 
-  void be_patient();
+  bool be_patient();
+  void learn_from_yield(bool paid);
   void pump(unsigned work);
   Outcome progress(unsigned work, int max_rounds);
   bool try_enter() { return !engine_busy_.exchange(true); }
@@ -142,6 +143,7 @@ class Driver {
   std::atomic<bool> work_left_{false};  // A caller stopped with work to do; the thread goes on.
   std::atomic<ThreadState> thread_state_{ThreadState::RUNNING};
   std::atomic<std::uint64_t> last_poll_ns_{0};
+  std::atomic<std::uint64_t> yield_after_ns_;  // How long a caller polls until it yields.
   std::atomic<std::uint64_t> polling_since_ns_{
       0};              // First poll of a row that found nothing; 0: none.
   int ready_fd_ = -1;  // Of the wire; it never changes while the thread runs.
