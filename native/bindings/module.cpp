@@ -23,4 +23,5 @@ NB_MODULE(_adapter, module) {
   bind_callbacks(module, hca);
   bind_simulation(module, hca);
   bind_invalidation(module, hca);
+  bind_uabi_listener(module);
 }

@@ -23,5 +23,6 @@ void bind_callbacks(nb::module_& module, HcaClass& hca);
 void bind_completion_sinks(nb::module_& module, HcaClass& hca);
 void bind_simulation(nb::module_& module, HcaClass& hca);
 void bind_invalidation(nb::module_& module, HcaClass& hca);
+void bind_uabi_listener(nb::module_& module);
 
 }  // namespace softhca

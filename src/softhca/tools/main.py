@@ -8,10 +8,17 @@ import sys
 from collections.abc import Sequence
 
 import softhca
-from softhca.tools import demo, devinfo, dump, perf, pingpong
+from softhca.tools import demo, devinfo, dump, perf, pingpong, run
 from softhca.tools.command import FAILED, CommandError, print_error, print_json
 
-COMMANDS = (demo.COMMAND, devinfo.COMMAND, pingpong.COMMAND, perf.COMMAND, dump.COMMAND)
+COMMANDS = (
+    demo.COMMAND,
+    devinfo.COMMAND,
+    pingpong.COMMAND,
+    perf.COMMAND,
+    dump.COMMAND,
+    run.COMMAND,
+)
 
 # What a shell reports for a process that SIGINT or SIGPIPE ended.
 _INTERRUPTED = 130

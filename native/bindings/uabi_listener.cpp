@@ -1,0 +1,220 @@
+// Programs that run under the filter, and the calls of theirs that Python answers.
+
+#include <fcntl.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "bindings/module.hpp"
+#include "bindings/refusal.hpp"
+#include "uabi/file_watch.hpp"
+#include "uabi/launcher.hpp"
+#include "uabi/listener.hpp"
+#include "uabi/task_descriptor.hpp"
+#include "uabi/task_memory.hpp"
+
+namespace softhca {
+namespace {
+
+// More than any command needs; what a program asks for beyond it is refused unread.
+constexpr std::size_t kLongestRead = 1 << 20;
+
+const char* name_of(SystemCall call) {
+  switch (call) {
+    case SystemCall::open:
+    case SystemCall::openat:
+    case SystemCall::openat2:
+      return "open";
+    case SystemCall::ioctl:
+      return "ioctl";
+    case SystemCall::write:
+      return "write";
+    default:
+      return "dup";
+  }
+}
+
+nb::object read_memory(const Asked& asked, std::uint64_t address, std::size_t length) {
+  if (length > kLongestRead) return nb::none();
+  PyObject* bytes = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(length));
+  if (bytes == nullptr) throw nb::python_error();
+  nb::object result = nb::steal(bytes);
+  const std::size_t got =
+      length == 0 ? 0 : read_task(asked.call.task, address, PyBytes_AS_STRING(bytes), length);
+  if (got != length) return nb::none();
+  return result;
+}
+
+int add_descriptor(const Listener& listener, const Asked& asked, int descriptor, int at,
+                   bool close_on_exec, bool is_answer) {
+  const int number =
+      listener.answers().add_descriptor(asked.call.id, descriptor, at, close_on_exec, is_answer);
+  if (number < 0) raise_refusal(refuse(errno, "descriptor", 0, "cannot be given to the program"));
+  return number;
+}
+
+void bind_known(nb::module_& module) {
+  nb::class_<Known>(module, "Known", "What listeners recognise: paths, files and doorbells.")
+      .def(nb::init<>())
+      .def(
+          "show",
+          [](Known& self, std::string path, std::string directory) {
+            self.paths.show(std::move(path), std::move(directory));
+          },
+          nb::arg("path"), nb::arg("directory"))
+      .def(
+          "set_live_directories",
+          [](Known& self, const std::vector<std::string>& names) {
+            self.paths.set_live_directories(names);
+          },
+          nb::arg("names"))
+      .def(
+          "add_device",
+          [](Known& self, std::string path, std::uint64_t device) {
+            self.paths.add_device(std::move(path), device);
+          },
+          nb::arg("path"), nb::arg("device"))
+      .def(
+          "remove_path", [](Known& self, const std::string& path) { self.paths.remove(path); },
+          nb::arg("path"))
+      .def(
+          "add_file",
+          [](Known& self, std::uint64_t file_system, std::uint64_t inode, std::uint64_t device) {
+            self.files.add(file_system, inode, device);
+          },
+          nb::arg("file_system"), nb::arg("inode"), nb::arg("device"))
+      .def(
+          "remove_file", [](Known& self, std::uint64_t inode) { self.files.remove(inode); },
+          nb::arg("inode"))
+      .def(
+          "remove_doorbell",
+          [](Known& self, std::uint64_t inode, std::uint32_t qp_handle) {
+            self.doorbells.remove(inode, qp_handle);
+          },
+          nb::arg("inode"), nb::arg("qp_handle"));
+}
+
+void bind_asked(nb::module_& module) {
+  nb::class_<Asked>(module, "Asked", "A system call of a program that waits for our answer.")
+      .def_prop_ro("call", [](const Asked& self) { return name_of(self.call.call); })
+      .def_prop_ro("task", [](const Asked& self) { return self.call.task; })
+      .def_prop_ro(
+          "arguments",
+          [](const Asked& self) {
+            const auto& a = self.call.arguments;
+            return nb::make_tuple(a[0], a[1], a[2], a[3], a[4], a[5]);
+          },
+          nb::sig("def arguments(self) -> tuple[int, int, int, int, int, int]"))
+      .def_prop_ro("inode", [](const Asked& self) { return self.inode; })
+      .def_prop_ro("open_flags", [](const Asked& self) { return open_flags(self.call); })
+      .def_prop_ro("path",
+                   [](const Asked& self) {
+                     const bool at = self.call.call != SystemCall::open;
+                     return read_path(self.call.task, self.call.arguments[at ? 1 : 0]);
+                   })
+      .def_prop_ro("closes_on_exec",
+                   [](const Asked& self) {
+                     return self.call.call == SystemCall::fcntl &&
+                            self.call.arguments[1] == F_DUPFD_CLOEXEC;
+                   })
+      .def(
+          "take_descriptor",
+          [](const Asked& self) {
+            const int number =
+                take_descriptor(self.call.task, static_cast<int>(self.call.arguments[0]));
+            if (number < 0) {
+              raise_refusal(refuse(errno, "descriptor", 0, "cannot be taken from the program"));
+            }
+            return number;
+          },
+          "A copy of the descriptor that the call is about.")
+      .def("read", &read_memory, nb::arg("address"), nb::arg("length"),
+           nb::sig("def read(self, address: int, length: int) -> bytes | None"))
+      .def(
+          "write",
+          [](const Asked& self, std::uint64_t address, nb::bytes bytes) {
+            return write_task(self.call.task, address, bytes.c_str(), bytes.size());
+          },
+          nb::arg("address"), nb::arg("bytes"));
+}
+
+void bind_file_watch(nb::module_& module) {
+  nb::class_<FileWatch>(module, "FileWatch", "Tells which files nobody else has open any more.")
+      .def("__init__",
+           [](FileWatch* self) {
+             new (self) FileWatch();
+             demand(self->open());
+           })
+      .def_prop_ro("fd", &FileWatch::fd)
+      .def(
+          "add", [](FileWatch& self, int descriptor) { return demand(self.add(descriptor)); },
+          nb::arg("descriptor"))
+      .def("remove", &FileWatch::remove, nb::arg("watch"))
+      .def("take_closed", &FileWatch::take_closed);
+}
+
+void bind_listener(nb::module_& module) {
+  nb::class_<Listener>(module, "Listener", "Answers the kernel's questions about programs.")
+      .def(nb::init<int, std::shared_ptr<Known>>(), nb::arg("descriptor"), nb::arg("known"))
+      .def("start", [](Listener& self) { demand(self.start()); })
+      .def("stop", &Listener::stop, nb::call_guard<nb::gil_scoped_release>())
+      .def("next", &Listener::next)
+      .def_prop_ro("fd", &Listener::fd)
+      .def_prop_ro("is_over", &Listener::is_over)
+      .def(
+          "is_valid",
+          [](const Listener& self, const Asked& asked) {
+            return self.answers().is_valid(asked.call.id);
+          },
+          nb::arg("asked"))
+      .def(
+          "give",
+          [](const Listener& self, const Asked& asked, std::int64_t value) {
+            return self.answers().give(asked.call.id, value);
+          },
+          nb::arg("asked"), nb::arg("value"))
+      .def(
+          "refuse",
+          [](const Listener& self, const Asked& asked, int error) {
+            return self.answers().refuse(asked.call.id, error);
+          },
+          nb::arg("asked"), nb::arg("error"))
+      .def(
+          "proceed",
+          [](const Listener& self, const Asked& asked) {
+            return self.answers().proceed(asked.call.id);
+          },
+          nb::arg("asked"))
+      .def("add_descriptor", &add_descriptor, nb::arg("asked"), nb::arg("descriptor"),
+           nb::arg("at") = -1, nb::arg("close_on_exec") = true, nb::arg("is_answer") = false)
+      .def(
+          "answer_from_tree",
+          [](Listener& self, const Asked& asked) { self.answer_from_tree(asked.call); },
+          nb::arg("asked"));
+}
+
+}  // namespace
+
+void bind_uabi_listener(nb::module_& module) {
+  bind_known(module);
+  bind_asked(module);
+  bind_file_watch(module);
+  bind_listener(module);
+  module.def(
+      "launch",
+      [](std::string path, std::vector<std::string> arguments, std::vector<std::string> environment,
+         std::uint32_t first, std::uint32_t last) {
+        const Launch request{
+            std::move(path), std::move(arguments), std::move(environment), {first, last}};
+        const Launched launched = demand([&] {
+          const nb::gil_scoped_release release;
+          return launch(request);
+        }());
+        return std::tuple(launched.process, launched.listener);
+      },
+      nb::arg("path"), nb::arg("arguments"), nb::arg("environment"), nb::arg("first"),
+      nb::arg("last"), "Starts a program under the filter; returns its process and the listener.");
+}
+
+}  // namespace softhca

@@ -1,0 +1,100 @@
+#include "uabi/filter.hpp"
+
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstddef>
+
+namespace softhca {
+namespace {
+
+constexpr std::uint32_t kNumber = offsetof(seccomp_data, nr);
+constexpr std::uint32_t kArchitecture = offsetof(seccomp_data, arch);
+
+// Only the lower halves of arguments are looked at: descriptors and requests are 32 bits to the
+// kernel, whatever a program leaves above them. Both architectures are little endian.
+constexpr std::uint32_t argument(std::uint32_t index) {
+  return static_cast<std::uint32_t>(offsetof(seccomp_data, args)) + 8 * index;
+}
+
+constexpr sock_filter load(std::uint32_t offset) {
+  return {BPF_LD | BPF_W | BPF_ABS, 0, 0, offset};
+}
+constexpr sock_filter give(std::uint32_t action) { return {BPF_RET | BPF_K, 0, 0, action}; }
+// Jumps are relative: how many instructions to leave out, if it holds and if it does not.
+constexpr sock_filter if_equal(std::uint32_t value, std::uint8_t held, std::uint8_t failed) {
+  return {BPF_JMP | BPF_JEQ | BPF_K, held, failed, value};
+}
+constexpr sock_filter if_at_least(std::uint32_t value, std::uint8_t held, std::uint8_t failed) {
+  return {BPF_JMP | BPF_JGE | BPF_K, held, failed, value};
+}
+constexpr sock_filter if_above(std::uint32_t value, std::uint8_t held, std::uint8_t failed) {
+  return {BPF_JMP | BPF_JGT | BPF_K, held, failed, value};
+}
+
+constexpr sock_filter kAllow = give(SECCOMP_RET_ALLOW);
+constexpr sock_filter kAsk = give(SECCOMP_RET_USER_NOTIF);
+constexpr auto kCwd = static_cast<std::uint32_t>(AT_FDCWD);
+
+// What follows once the number of the call has matched; each list ends in an answer on every way.
+std::vector<sock_filter> condition(Trigger trigger, DescriptorRange ours) {
+  switch (trigger) {
+    case Trigger::always:
+      return {kAsk};
+    case Trigger::at_cwd:
+      return {load(argument(0)), if_equal(kCwd, 0, 1), kAsk, kAllow};
+    case Trigger::at_cwd_or_ours:
+      return {load(argument(0)),
+              if_equal(kCwd, 2, 0),
+              if_at_least(ours.first, 0, 2),
+              if_above(ours.last, 1, 0),
+              kAsk,
+              kAllow};
+    case Trigger::ours:
+      return {load(argument(0)), if_at_least(ours.first, 0, 2), if_above(ours.last, 1, 0), kAsk,
+              kAllow};
+    case Trigger::rdma_request:
+      return {load(argument(1)), if_equal(kRdmaVerbsIoctl, 0, 1), kAsk, kAllow};
+    case Trigger::duplicate_of_ours:
+      return {load(argument(1)),
+              if_equal(F_DUPFD, 1, 0),
+              if_equal(F_DUPFD_CLOEXEC, 0, 4),
+              load(argument(0)),
+              if_at_least(ours.first, 0, 2),
+              if_above(ours.last, 1, 0),
+              kAsk,
+              kAllow};
+    case Trigger::rdma_netlink:
+      return {load(argument(0)),
+              if_equal(AF_NETLINK, 0, 3),
+              load(argument(2)),
+              if_equal(NETLINK_RDMA, 0, 1),
+              give(SECCOMP_RET_ERRNO | EPROTONOSUPPORT),
+              kAllow};
+  }
+  return {kAllow};
+}
+
+}  // namespace
+
+std::vector<sock_filter> build_filter(const Architecture& architecture, DescriptorRange ours) {
+  std::vector<sock_filter> program = {
+      load(kArchitecture),
+      if_equal(architecture.audit, 1, 0),
+      kAllow,
+      load(kNumber),
+      if_at_least(architecture.first_foreign_number, 0, 1),
+      kAllow,
+  };
+  for (const SystemCallRule& rule : architecture.rules) {
+    const std::vector<sock_filter> then = condition(rule.trigger, ours);
+    program.push_back(if_equal(rule.number, 0, static_cast<std::uint8_t>(then.size())));
+    program.insert(program.end(), then.begin(), then.end());
+  }
+  program.push_back(kAllow);
+  return program;
+}
+
+}  // namespace softhca

@@ -1,0 +1,165 @@
+#include "uabi/listener.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "driver/signals_blocked.hpp"
+#include "uabi/seccomp_abi.hpp"
+#include "uabi/task_memory.hpp"
+
+namespace softhca {
+namespace {
+
+// A post of sends: struct ib_uverbs_post_send behind the header of write commands.
+constexpr std::uint64_t kDoorbellBytes = 32;
+constexpr std::uint32_t kPostSend = 28;
+constexpr std::size_t kQpHandleAt = 16;
+
+const SystemCallRule* rule_of(std::uint32_t number) {
+  const Architecture* architecture = native_architecture();
+  if (architecture == nullptr) return nullptr;
+  const auto found =
+      std::find_if(architecture->rules.begin(), architecture->rules.end(),
+                   [&](const SystemCallRule& rule) { return rule.number == number; });
+  return found == architecture->rules.end() ? nullptr : &*found;
+}
+
+void count_up(int eventfd) { (void)::eventfd_write(eventfd, 1); }
+
+}  // namespace
+
+Listener::Listener(int descriptor, std::shared_ptr<Known> known)
+    : descriptor_(descriptor),
+      known_(std::move(known)),
+      answers_(descriptor),
+      path_calls_(answers_, known_->paths, known_->files) {}
+
+Listener::~Listener() { stop(); }
+
+Status Listener::start() {
+  ready_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  stop_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!ready_.is_open() || !stop_.is_open()) {
+    return refuse(errno, "listener", 0, "cannot have an eventfd");
+  }
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { run(); });
+  return Status::success();
+}
+
+void Listener::stop() {
+  if (!thread_.joinable()) return;
+  count_up(stop_.get());
+  thread_.join();
+}
+
+std::optional<Asked> Listener::next() {
+  const std::lock_guard lock(mutex_);
+  if (queue_.empty()) return std::nullopt;
+  const Asked asked = queue_.front();
+  queue_.pop_front();
+  if (queue_.empty() && !over_.load()) {
+    eventfd_t count;
+    (void)::eventfd_read(ready_.get(), &count);
+  }
+  return asked;
+}
+
+void Listener::queue_for_python(const Asked& asked) {
+  const std::lock_guard lock(mutex_);
+  if (queue_.empty()) count_up(ready_.get());
+  queue_.push_back(asked);
+}
+
+void Listener::run() {
+  pollfd waits[] = {{descriptor_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+  for (;;) {
+    if (::poll(waits, 2, -1) < 0 && errno != EINTR) break;
+    if (waits[1].revents != 0) break;
+    if ((waits[0].revents & POLLIN) == 0) {
+      if ((waits[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) break;
+      continue;
+    }
+    seccomp_notif asked{};
+    if (::ioctl(descriptor_.get(), SECCOMP_IOCTL_NOTIF_RECV, &asked) != 0) continue;
+    const SystemCallRule* rule = rule_of(static_cast<std::uint32_t>(asked.data.nr));
+    if (rule == nullptr) {
+      answers_.proceed(asked.id);
+      continue;
+    }
+    Notification call;
+    call.id = asked.id;
+    call.task = static_cast<pid_t>(asked.pid);
+    call.call = rule->call;
+    std::copy(std::begin(asked.data.args), std::end(asked.data.args), call.arguments.begin());
+    handle(call);
+  }
+  const std::lock_guard lock(mutex_);
+  over_.store(true);
+  count_up(ready_.get());
+}
+
+void Listener::handle(const Notification& call) {
+  switch (call.call) {
+    case SystemCall::ioctl:
+    case SystemCall::write:
+    case SystemCall::dup:
+    case SystemCall::fcntl:
+      on_descriptor_call(call);
+      return;
+    default:
+      break;
+  }
+  switch (path_calls_.answer(call)) {
+    case Outcome::answered:
+      return;
+    case Outcome::not_ours:
+      answers_.proceed(call.id);
+      return;
+    case Outcome::for_python:
+      queue_for_python({call, 0});
+      return;
+  }
+}
+
+void Listener::answer_from_tree(const Notification& call) {
+  if (path_calls_.answer(call, true) != Outcome::answered) answers_.refuse(call.id, ENOENT);
+}
+
+void Listener::on_descriptor_call(const Notification& call) {
+  char link[48];
+  std::snprintf(link, sizeof(link), "/proc/%d/fd/%d", call.task,
+                static_cast<int>(call.arguments[0]));
+  struct stat file;
+  if (::stat(link, &file) != 0 || !known_->files.find(file).has_value()) {
+    answers_.proceed(call.id);
+    return;
+  }
+  if (call.call == SystemCall::write && call.arguments[2] == kDoorbellBytes) {
+    std::uint8_t command[kDoorbellBytes];
+    std::uint32_t number;
+    std::uint32_t handle;
+    const std::size_t got = read_task(call.task, call.arguments[1], command, sizeof(command));
+    std::memcpy(&number, command, sizeof(number));
+    std::memcpy(&handle, command + kQpHandleAt, sizeof(handle));
+    if (got == sizeof(command) && number == kPostSend) {
+      const int error = known_->doorbells.ring(file.st_ino, handle);
+      if (error == 0) {
+        answers_.give(call.id, static_cast<std::int64_t>(kDoorbellBytes));
+      } else {
+        answers_.refuse(call.id, error);
+      }
+      return;
+    }
+  }
+  queue_for_python({call, file.st_ino});
+}
+
+}  // namespace softhca

@@ -1,0 +1,75 @@
+// Takes what the kernel asks about one tree of programs, in a thread of its own: answers what can
+// be answered here, and queues the rest for Python.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "link/file_descriptor.hpp"
+#include "uabi/doorbell_table.hpp"
+#include "uabi/known_files.hpp"
+#include "uabi/known_paths.hpp"
+#include "uabi/notification.hpp"
+#include "uabi/path_calls.hpp"
+#include "vocabulary/status.hpp"
+
+namespace softhca {
+
+// A call for Python. `inode` is the file's, of a call on a descriptor of ours.
+struct Asked {
+  Notification call;
+  std::uint64_t inode = 0;
+};
+
+// What all listeners of a supervisor share.
+struct Known {
+  KnownPaths paths;
+  KnownFiles files;
+  DoorbellTable doorbells;
+};
+
+class Listener {
+ public:
+  // Takes the descriptor over.
+  Listener(int descriptor, std::shared_ptr<Known> known);
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  Status start();
+  // Ends the thread. Whoever waits for an answer gets ENOSYS when the descriptor is closed.
+  void stop();
+
+  // The oldest call that waits, or none. `fd()` is readable while there is one, and at the end.
+  std::optional<Asked> next();
+  int fd() const { return ready_.get(); }
+  // True once no program is left.
+  bool is_over() const { return over_.load(); }
+
+  const Answers& answers() const { return answers_; }
+  // Answers a call of the tree that waited for the tree to be brought up to date.
+  void answer_from_tree(const Notification& call);
+
+ private:
+  void run();
+  void handle(const Notification& call);
+  void on_descriptor_call(const Notification& call);
+  void queue_for_python(const Asked& asked);
+
+  FileDescriptor descriptor_;
+  FileDescriptor ready_;  // eventfd
+  FileDescriptor stop_;   // eventfd
+  std::shared_ptr<Known> known_;
+  Answers answers_;
+  PathCalls path_calls_;
+  std::mutex mutex_;
+  std::deque<Asked> queue_;
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+}  // namespace softhca

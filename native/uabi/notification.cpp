@@ -1,0 +1,45 @@
+#include "uabi/notification.hpp"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+
+#include <cerrno>
+
+#include "uabi/seccomp_abi.hpp"
+
+namespace softhca {
+
+bool Answers::send(std::uint64_t id, std::int64_t value, int error, std::uint32_t flags) const {
+  seccomp_notif_resp response{};
+  response.id = id;
+  response.val = value;
+  response.error = -error;
+  response.flags = flags;
+  int sent;
+  do {
+    sent = ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_SEND, &response);
+  } while (sent != 0 && errno == EINTR);
+  return sent == 0;
+}
+
+bool Answers::proceed(std::uint64_t id) const {
+  return send(id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
+}
+
+int Answers::add_descriptor(std::uint64_t id, int descriptor, int at, bool close_on_exec,
+                            bool is_answer) const {
+  seccomp_notif_addfd request{};
+  request.id = id;
+  request.flags = (at >= 0 ? SECCOMP_ADDFD_FLAG_SETFD : 0U) |
+                  (is_answer ? static_cast<std::uint32_t>(SECCOMP_ADDFD_FLAG_SEND) : 0U);
+  request.srcfd = static_cast<std::uint32_t>(descriptor);
+  request.newfd = at >= 0 ? static_cast<std::uint32_t>(at) : 0U;
+  request.newfd_flags = close_on_exec ? O_CLOEXEC : 0;
+  return ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_ADDFD, &request);
+}
+
+bool Answers::is_valid(std::uint64_t id) const {
+  return ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+}
+
+}  // namespace softhca

@@ -1,0 +1,208 @@
+#include "uabi/path_calls.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "link/file_descriptor.hpp"
+#include "uabi/task_memory.hpp"
+
+namespace softhca {
+namespace {
+
+// Which argument is the path, and which the structure to fill.
+struct Shape {
+  int path;
+  int structure;
+};
+
+Shape shape_of(SystemCall call) {
+  switch (call) {
+    case SystemCall::open:
+    case SystemCall::access:
+    case SystemCall::readlink:
+      return {0, -1};
+    case SystemCall::stat:
+    case SystemCall::lstat:
+      return {0, 1};
+    case SystemCall::newfstatat:
+      return {1, 2};
+    case SystemCall::statx:
+      return {1, 4};
+    case SystemCall::fstat:
+      return {-1, 1};
+    default:
+      return {1, -1};
+  }
+}
+
+std::uint64_t argument(const Notification& call, int index) {
+  return call.arguments[static_cast<std::size_t>(index)];
+}
+
+bool is_at_cwd(const Notification& call) {
+  switch (call.call) {
+    case SystemCall::openat:
+    case SystemCall::openat2:
+    case SystemCall::newfstatat:
+    case SystemCall::statx:
+    case SystemCall::faccessat:
+    case SystemCall::readlinkat:
+      return static_cast<int>(call.arguments[0]) == AT_FDCWD;
+    default:
+      return true;
+  }
+}
+
+void set_time(struct statx_timestamp& to, const timespec& from) {
+  to.tv_sec = from.tv_sec;
+  to.tv_nsec = static_cast<std::uint32_t>(from.tv_nsec);
+}
+
+struct statx extended(const struct stat& status) {
+  struct statx wide {};
+  wide.stx_mask = STATX_BASIC_STATS;
+  wide.stx_blksize = static_cast<std::uint32_t>(status.st_blksize);
+  wide.stx_nlink = static_cast<std::uint32_t>(status.st_nlink);
+  wide.stx_uid = status.st_uid;
+  wide.stx_gid = status.st_gid;
+  wide.stx_mode = static_cast<std::uint16_t>(status.st_mode);
+  wide.stx_ino = status.st_ino;
+  wide.stx_size = static_cast<std::uint64_t>(status.st_size);
+  wide.stx_blocks = static_cast<std::uint64_t>(status.st_blocks);
+  set_time(wide.stx_atime, status.st_atim);
+  set_time(wide.stx_mtime, status.st_mtim);
+  set_time(wide.stx_ctime, status.st_ctim);
+  wide.stx_rdev_major = major(status.st_rdev);
+  wide.stx_rdev_minor = minor(status.st_rdev);
+  wide.stx_dev_major = major(status.st_dev);
+  wide.stx_dev_minor = minor(status.st_dev);
+  return wide;
+}
+
+}  // namespace
+
+std::uint64_t open_flags(const Notification& call) {
+  if (call.call == SystemCall::open) return call.arguments[1];
+  if (call.call == SystemCall::openat) return call.arguments[2];
+  std::uint64_t flags = 0;  // First field of struct open_how.
+  read_task(call.task, call.arguments[2], &flags, sizeof(flags));
+  return flags;
+}
+
+Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
+  const Shape shape = shape_of(call.call);
+  const std::string path =
+      shape.path < 0 ? std::string() : read_path(call.task, argument(call, shape.path));
+  if (!is_at_cwd(call) || shape.path < 0) {
+    // A descriptor in our range, which may be anybody's. Only of itself it is asked, by no path.
+    char link[48];
+    std::snprintf(link, sizeof(link), "/proc/%d/fd/%d", call.task,
+                  static_cast<int>(call.arguments[0]));
+    struct stat file;
+    if (!path.empty() || ::stat(link, &file) != 0) return Outcome::not_ours;
+    const std::optional<dev_t> device = files_.find(file);
+    if (!device.has_value()) return Outcome::not_ours;
+    stat_device(call, *device);
+    return Outcome::answered;
+  }
+  const std::optional<KnownPath> known = paths_.find(path);
+  if (!known.has_value() || !answers_.is_valid(call.id)) return Outcome::not_ours;
+  const bool is_open = call.call == SystemCall::open || call.call == SystemCall::openat ||
+                       call.call == SystemCall::openat2;
+  if (is_open) {
+    if (known->kind == KnownPath::Kind::device) return Outcome::for_python;
+    if (known->kind == KnownPath::Kind::live && !tree_is_fresh) return Outcome::for_python;
+    open(call, *known);
+  } else if (shape.structure < 0) {
+    check_access(call, *known);
+  } else if (known->kind == KnownPath::Kind::device) {
+    stat_device(call, known->device);
+  } else {
+    stat_tree(call, known->file);
+  }
+  return Outcome::answered;
+}
+
+void PathCalls::open(const Notification& call, const KnownPath& path) const {
+  const std::uint64_t flags = open_flags(call);
+  if ((flags & O_ACCMODE) != O_RDONLY) {
+    answers_.refuse(call.id, EACCES);
+    return;
+  }
+  const int wanted = static_cast<int>(flags & (O_DIRECTORY | O_NONBLOCK | O_PATH | O_NOFOLLOW));
+  const FileDescriptor file(::open(path.file.c_str(), O_RDONLY | O_CLOEXEC | wanted));
+  if (!file.is_open()) {
+    answers_.refuse(call.id, errno);
+    return;
+  }
+  if (answers_.add_descriptor(call.id, file.get(), -1, (flags & O_CLOEXEC) != 0, true) < 0) {
+    answers_.refuse(call.id, errno);
+  }
+}
+
+void PathCalls::stat_tree(const Notification& call, const std::string& file) const {
+  struct stat status;
+  if (::stat(file.c_str(), &status) != 0) {
+    answers_.refuse(call.id, errno);
+    return;
+  }
+  give_stat(call, status);
+}
+
+void PathCalls::stat_device(const Notification& call, dev_t device) const {
+  struct stat status {};
+  status.st_mode = S_IFCHR | 0666;
+  status.st_nlink = 1;
+  status.st_rdev = device;
+  status.st_ino = device;
+  status.st_blksize = 4096;
+  give_stat(call, status);
+}
+
+void PathCalls::check_access(const Notification& call, const KnownPath& path) const {
+  if (call.call == SystemCall::readlink || call.call == SystemCall::readlinkat) {
+    struct stat status;
+    const bool exists =
+        path.kind == KnownPath::Kind::device || ::stat(path.file.c_str(), &status) == 0;
+    answers_.refuse(call.id, exists ? EINVAL : ENOENT);
+    return;
+  }
+  const int mode = static_cast<int>(call.arguments[call.call == SystemCall::access ? 1 : 2]);
+  if (path.kind == KnownPath::Kind::device) {
+    if ((mode & X_OK) != 0) {
+      answers_.refuse(call.id, EACCES);
+    } else {
+      answers_.give(call.id, 0);
+    }
+  } else if ((mode & W_OK) != 0) {
+    answers_.refuse(call.id, EACCES);
+  } else if (::access(path.file.c_str(), mode) != 0) {
+    answers_.refuse(call.id, errno);
+  } else {
+    answers_.give(call.id, 0);
+  }
+}
+
+void PathCalls::give_stat(const Notification& call, const struct stat& status) const {
+  const std::uint64_t to = argument(call, shape_of(call.call).structure);
+  bool written;
+  if (call.call == SystemCall::statx) {
+    const struct statx wide = extended(status);
+    written = write_task(call.task, to, &wide, sizeof(wide));
+  } else {
+    // The kernel's structure is the C library's, on the architectures that we know.
+    written = write_task(call.task, to, &status, sizeof(status));
+  }
+  if (written) {
+    answers_.give(call.id, 0);
+  } else {
+    answers_.refuse(call.id, EFAULT);
+  }
+}
+
+}  // namespace softhca

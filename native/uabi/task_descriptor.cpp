@@ -1,0 +1,50 @@
+#include "uabi/task_descriptor.hpp"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "link/file_descriptor.hpp"
+
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+namespace softhca {
+namespace {
+
+// A pidfd is of a process; threads of one share their descriptors.
+pid_t process_of(pid_t task) {
+  char path[32];
+  std::snprintf(path, sizeof(path), "/proc/%d/status", task);
+  const FileDescriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+  char text[1024];
+  const ssize_t got = file.is_open() ? ::read(file.get(), text, sizeof(text) - 1) : -1;
+  if (got <= 0) return -1;
+  text[got] = 0;
+  const char* line = std::strstr(text, "\nTgid:");
+  return line == nullptr ? -1 : static_cast<pid_t>(std::strtol(line + 6, nullptr, 10));
+}
+
+}  // namespace
+
+int take_descriptor(pid_t task, int descriptor) {
+  const pid_t process = process_of(task);
+  if (process <= 0) {
+    errno = ESRCH;
+    return -1;
+  }
+  const FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+  if (!pidfd.is_open()) return -1;
+  return static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd.get(), descriptor, 0));
+}
+
+}  // namespace softhca

@@ -1,0 +1,1 @@
+"""The kernel's user ABI without the kernel: unmodified programs find our adapters as devices."""

@@ -1,0 +1,66 @@
+"""The objects of one opened device, by the handles that its programs know them by."""
+
+from __future__ import annotations
+
+import errno
+import heapq
+from typing import Any, Protocol, TypeVar
+
+from softhca.uabi.commands.call import refused
+
+
+class Owned(Protocol):
+    """What has a handle."""
+
+    def destroy(self) -> dict[str, int]:
+        """Destroys it; returns what the program is told, such as how many events it was given."""
+        ...
+
+
+T = TypeVar("T")
+
+
+class Objects:
+    """A table of handles. Those of other contexts, or of another kind of object, name nothing."""
+
+    def __init__(self) -> None:
+        self._objects: dict[int, Any] = {}
+        self._free: list[int] = []
+
+    def add(self, thing: Owned) -> int:
+        """Returns the handle, the lowest that is free."""
+        handle = heapq.heappop(self._free) if self._free else len(self._objects)
+        self._objects[handle] = thing
+        return handle
+
+    def get(self, handle: int, kind: type[T], code: int = errno.EINVAL) -> T:
+        """The object of a handle.
+
+        Raises:
+            OSError: `code`, if there is none of that kind.
+        """
+        found = self._objects.get(handle)
+        if not isinstance(found, kind):
+            raise refused(code, f"{kind.__name__} {handle}")
+        return found
+
+    def destroy(self, handle: int, kind: type[Any]) -> dict[str, int]:
+        """Destroys an object.
+
+        Raises:
+            OSError: ENOENT, if there is none; EBUSY, while something is made of it.
+        """
+        told: dict[str, int] = self.get(handle, kind, errno.ENOENT).destroy()
+        del self._objects[handle]
+        heapq.heappush(self._free, handle)
+        return told
+
+    def destroy_all(self) -> None:
+        """Destroys everything, the youngest first, as far as the order of its making says so."""
+        for thing in reversed(list(self._objects.values())):
+            thing.destroy()
+        self._objects.clear()
+        self._free.clear()
+
+    def __len__(self) -> int:
+        return len(self._objects)

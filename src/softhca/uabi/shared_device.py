@@ -1,0 +1,91 @@
+"""An adapter as the programs of a supervisor share it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from ipaddress import IPv4Address, IPv4Interface
+
+from softhca.verbs.device import Device
+
+# Of the devices of uverbs in Linux.
+_MAJOR = 231
+_FIRST_MINOR = 192
+
+
+class SharedDevice:
+    """An adapter, and what Linux would call it.
+
+    Attributes:
+        adapter: The device of the verbs.
+        index: Its number among those of the supervisor.
+        name: As ibv_devices shows it. The library's provider recognises it by this.
+        interface: The network interface that the adapter's address is of; empty if it is unknown.
+    """
+
+    def __init__(self, adapter: Device, index: int) -> None:
+        self.adapter = adapter
+        self.index = index
+        self.name = f"rxe{index}"
+        self.interface = _interface_of(adapter)
+
+    @property
+    def node(self) -> str:
+        """Name of its device file."""
+        return f"uverbs{self.index}"
+
+    @property
+    def path(self) -> str:
+        """Its device file."""
+        return f"/dev/infiniband/{self.node}"
+
+    @property
+    def number(self) -> int:
+        """The number of its device file (st_rdev)."""
+        return os.makedev(_MAJOR, _FIRST_MINOR + self.index)
+
+    @property
+    def interface_index(self) -> int:
+        """Number of the interface; 0 if it is unknown."""
+        try:
+            return socket.if_nametoindex(self.interface) if self.interface else 0
+        except OSError:
+            return 0
+
+    def used_gids(self) -> list[tuple[int, bytes]]:
+        """Entries of the GID table that are in use, with their indices."""
+        length = self.adapter.query_port().gid_tbl_len
+        gids = ((index, self.adapter.query_gid(1, index).raw) for index in range(length))
+        return [(index, raw) for index, raw in gids if any(raw)]
+
+
+def _interface_of(adapter: Device) -> str:
+    """The interface that has the adapter's address."""
+    ip = adapter.gid.ip
+    if ip.is_loopback:
+        return "lo"
+    if isinstance(ip, IPv4Address):
+        return _ipv4_interfaces().get(str(ip), "")
+    with open("/proc/net/if_inet6") as table:
+        for line in table:
+            packed, *_, name = line.split()
+            if bytes.fromhex(packed) == ip.packed:
+                return name
+    return ""
+
+
+def _ipv4_interfaces() -> dict[str, str]:
+    """Interfaces by their IPv4 address, the first of each."""
+    import fcntl
+    import struct
+
+    get_address = 0x8915  # SIOCGIFADDR
+    found: dict[str, str] = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe, get_address, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue
+            found[str(IPv4Interface(answer[20:24]).ip)] = name
+    return found

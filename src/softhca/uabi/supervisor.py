@@ -1,0 +1,195 @@
+"""The supervisor: what stands where the kernel would be for the programs that it runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+from collections.abc import Callable, Mapping, Sequence
+
+from softhca._adapter import Asked, FileWatch, Known, Listener, launch
+from softhca.uabi import sysfs
+from softhca.uabi.commands.call import Call, refused
+from softhca.uabi.commands.ioctl_form import run_ioctl
+from softhca.uabi.commands.table import BEFORE_THE_CONTEXT, METHODS, WRITES
+from softhca.uabi.commands.write_form import run_write
+from softhca.uabi.context import Context
+from softhca.uabi.descriptors import descriptor_range, free_number
+from softhca.uabi.program import Program
+from softhca.uabi.shared_device import SharedDevice
+from softhca.verbs.device import Device
+
+
+class Supervisor:
+    """Adapters, and the programs that share them as programs share the devices of a host.
+
+    One thread does everything: it is the one that calls `launch` and `serve`. Programs are killed
+    when it ends.
+
+    Attributes:
+        devices: The adapters.
+    """
+
+    def __init__(self, adapters: Sequence[Device], *, write_only: bool = False) -> None:
+        """Makes the adapters known; `write_only` refuses ioctl(2), as kernels before 4.20 did."""
+        self.devices = [SharedDevice(adapter, index) for index, adapter in enumerate(adapters)]
+        self._write_only = write_only
+        self._numbers = descriptor_range()
+        self._tree = sysfs.SysfsTree()
+        self._known = Known()
+        self._contexts: dict[int, Context] = {}  # By the inode of their file.
+        self._watch = FileWatch()
+        self._watched: dict[int, Context] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._watch.fd, selectors.EVENT_READ, self._close_contexts)
+        self._known.set_live_directories(list(sysfs.LIVE_DIRECTORIES))
+        for path, directory in sysfs.SHOWN.items():
+            self._known.show(path, str(self._tree.top / directory))
+        for device in self.devices:
+            self._tree.add(device)
+            self._known.add_device(device.path, device.number)
+
+    def close(self) -> None:
+        """Forgets everything. Programs that still run are not served any more."""
+        for context in list(self._contexts.values()):
+            self._close_context(context)
+        self._selector.close()
+        self._tree.remove()
+
+    def __enter__(self) -> Supervisor:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Closes it."""
+        self.close()
+
+    def launch(
+        self, path: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> Program:
+        """Starts a program.
+
+        Args:
+            path: Of the program.
+            arguments: All of them, the program's name included.
+            environment: By default this process's.
+
+        Raises:
+            VerbsError: EBUSY, where another seccomp notifier is in the way; EOPNOTSUPP, where the
+                system has none; what execve(2) says.
+        """
+        variables = os.environ if environment is None else environment
+        process, descriptor = launch(
+            path,
+            list(arguments),
+            [f"{name}={value}" for name, value in variables.items()],
+            *self._numbers,
+        )
+        listener = Listener(descriptor, self._known)
+        listener.start()
+        self._selector.register(
+            listener.fd, selectors.EVENT_READ, lambda: self._serve_listener(listener)
+        )
+        return Program(process, self._selector)
+
+    def serve(self, program: Program) -> int:
+        """Serves all programs until one has ended; returns its status, as of os.waitstatus()."""
+        while program.status is None:
+            self.serve_once(None)
+        return program.status
+
+    def serve_once(self, timeout: float | None) -> None:
+        """Does what there is to do, after waiting for it if there is nothing."""
+        for key, _ in self._selector.select(timeout):
+            callback: Callable[[], object] = key.data
+            callback()
+
+    def _serve_listener(self, listener: Listener) -> None:
+        while (asked := listener.next()) is not None:
+            # What was closed before this call was made is gone before it is answered.
+            self._close_contexts()
+            self._answer(listener, asked)
+        if listener.is_over:
+            self._selector.unregister(listener.fd)
+            listener.stop()
+
+    def _answer(self, listener: Listener, asked: Asked) -> None:
+        call: Call | None = None
+        try:
+            if asked.call == "open":
+                self._open(listener, asked)
+                return
+            context = self._contexts.get(asked.inode)
+            if context is None:
+                raise refused(errno.ENODEV)
+            if asked.call == "dup":
+                self._duplicate(listener, asked)
+                return
+            call = Call(listener, asked, context, before_the_context=BEFORE_THE_CONTEXT)
+            told = self._command(call)
+            if not listener.give(asked, told):
+                call.take_back()  # It was killed meanwhile.
+        except MemoryError:
+            self._refuse(listener, asked, call, errno.ENOMEM)
+        except OSError as error:
+            self._refuse(listener, asked, call, error.errno or errno.EIO)
+
+    def _refuse(self, listener: Listener, asked: Asked, call: Call | None, code: int) -> None:
+        if call is not None:
+            call.take_back()
+        listener.refuse(asked, code)
+
+    def _command(self, call: Call) -> int:
+        if call.asked.call == "write":
+            return run_write(call, WRITES)
+        if self._write_only:
+            raise refused(errno.ENOTTY)
+        return run_ioctl(call, METHODS, WRITES)
+
+    def _open(self, listener: Listener, asked: Asked) -> None:
+        path = os.path.normpath(asked.path)
+        device = next((device for device in self.devices if device.path == path), None)
+        if device is None:
+            self._refresh(path)
+            listener.answer_from_tree(asked)
+            return
+        number = free_number(asked.task, self._numbers)
+        context = Context(device)
+        descriptor = context.file.open_again()
+        self._contexts[context.file.inode] = context
+        context.watch = self._watch.add(descriptor)
+        self._watched[context.watch] = context
+        file = context.file
+        self._known.add_file(file.file_system, file.inode, device.number)
+        try:
+            close_on_exec = bool(asked.open_flags & os.O_CLOEXEC)
+            listener.add_descriptor(asked, descriptor, number, close_on_exec, True)
+        finally:
+            # If nobody has it by now, this is the last close, and the context goes.
+            os.close(descriptor)
+
+    def _duplicate(self, listener: Listener, asked: Asked) -> None:
+        """dup(2) and F_DUPFD, whose result shall be in our range too."""
+        number = free_number(asked.task, self._numbers)
+        source = asked.take_descriptor()
+        try:
+            listener.add_descriptor(asked, source, number, asked.closes_on_exec, True)
+        finally:
+            os.close(source)
+
+    def _refresh(self, path: str) -> None:
+        for device in self.devices:
+            if f"/{device.name}/" in path:
+                self._tree.refresh_counters(device)
+
+    def _close_contexts(self) -> None:
+        for watch in self._watch.take_closed():
+            context = self._watched.get(watch)
+            if context is not None:
+                self._close_context(context)
+
+    def _close_context(self, context: Context) -> None:
+        self._watch.remove(context.watch)
+        del self._watched[context.watch]
+        del self._contexts[context.file.inode]
+        self._known.remove_file(context.file.inode)
+        context.close()

@@ -1,0 +1,118 @@
+"""What Linux shows of RDMA devices in /sys, as a tree of files.
+
+Programs get descriptors of real files and directories, so that reading and listing are the kernel's
+business. Files are read-only, as far as their owner is concerned.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from softhca.uabi.shared_device import SharedDevice
+from softhca.verbs.enums import PortState
+
+# Directories whose files show what is true when they are opened.
+LIVE_DIRECTORIES = ("hw_counters", "counters")
+
+# What a tree stands for, and the directory of it that stands there.
+SHOWN = {
+    "/sys/class/infiniband": "infiniband",
+    "/sys/class/infiniband_verbs": "infiniband_verbs",
+}
+
+ABI_VERSION = 6
+PROVIDER_ABI_VERSION = 2
+
+# Of a port, in the words of sysfs.
+_RATE = "10 Gb/sec (4X SDR)"
+_PHYS_STATE = {PortState.ACTIVE: "5: LinkUp", PortState.DOWN: "3: Disabled"}
+
+
+def guid(value: int) -> str:
+    """A GUID as sysfs writes it."""
+    return ":".join(f"{value >> shift & 0xFFFF:04x}" for shift in (48, 32, 16, 0))
+
+
+def gid_text(raw: bytes) -> str:
+    """A GID as sysfs writes it: all of its digits."""
+    return ":".join(raw[at : at + 2].hex() for at in range(0, 16, 2))
+
+
+class SysfsTree:
+    """The generated tree.
+
+    Attributes:
+        top: Its directory.
+    """
+
+    def __init__(self) -> None:
+        self.top = Path(tempfile.mkdtemp(prefix="softhca-"))
+        for directory in SHOWN.values():
+            (self.top / directory).mkdir()
+        self._put("infiniband_verbs/abi_version", str(ABI_VERSION))
+
+    def remove(self) -> None:
+        """Removes the tree; descriptors of it that programs have stay good."""
+        shutil.rmtree(self.top, ignore_errors=True)
+
+    def _put(self, path: str, text: str) -> None:
+        file = self.top / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # In place: the directory's time of change says to libraries that the device is another one.
+        with open(file, "w") as out:
+            out.write(text + "\n")
+
+    def add(self, device: SharedDevice) -> None:
+        """Shows a device."""
+        node = f"infiniband_verbs/{device.node}"
+        major, minor = device.number >> 8, device.number & 0xFF
+        self._put(f"{node}/ibdev", device.name)
+        self._put(f"{node}/dev", f"{major}:{minor}")
+        self._put(f"{node}/abi_version", str(PROVIDER_ABI_VERSION))
+        attr = device.adapter.query_device()
+        here = f"infiniband/{device.name}"
+        self._put(f"{here}/node_type", "1: CA")
+        self._put(f"{here}/node_guid", guid(attr.node_guid))
+        self._put(f"{here}/sys_image_guid", guid(attr.sys_image_guid))
+        self._put(f"{here}/node_desc", device.name)
+        self._put(f"{here}/fw_ver", attr.fw_ver)
+        self._put(f"{here}/hw_rev", f"{attr.hw_ver:#x}")
+        (self.top / here / "device" / "net" / device.interface).mkdir(parents=True)
+        self._put(f"{here}/parent", device.interface)
+        self.refresh_port(device)
+        self.refresh_counters(device)
+
+    def refresh_port(self, device: SharedDevice) -> None:
+        """Brings up to date what is shown of the port: its state and its GIDs."""
+        port = device.adapter.query_port()
+        here = f"infiniband/{device.name}/ports/1"
+        self._put(f"{here}/state", f"{port.state.value}: {port.state.name}")
+        self._put(f"{here}/phys_state", _PHYS_STATE.get(port.state, "2: Polling"))
+        self._put(f"{here}/link_layer", port.link_layer)
+        self._put(f"{here}/rate", _RATE)
+        self._put(f"{here}/cap_mask", "0x00010000")
+        for name in ("lid", "sm_lid"):
+            self._put(f"{here}/{name}", "0x0")
+        for name in ("lid_mask_count", "sm_sl"):
+            self._put(f"{here}/{name}", "0")
+        used = dict(device.used_gids())
+        for index in range(port.gid_tbl_len):
+            raw = used.get(index)
+            self._put(f"{here}/gids/{index}", gid_text(raw or bytes(16)))
+            if raw is not None:
+                self._put(f"{here}/gid_attrs/types/{index}", "RoCE v2")
+                self._put(f"{here}/gid_attrs/ndevs/{index}", device.interface)
+            else:
+                for kind in ("types", "ndevs"):
+                    (self.top / here / "gid_attrs" / kind / str(index)).unlink(missing_ok=True)
+        for index in range(port.pkey_tbl_len):
+            self._put(f"{here}/pkeys/{index}", f"{device.adapter.query_pkey(1, index):#06x}")
+
+    def refresh_counters(self, device: SharedDevice) -> None:
+        """Brings the counters up to date."""
+        here = f"infiniband/{device.name}/ports/1/hw_counters"
+        for name, value in device.adapter.counters.items():
+            self._put(f"{here}/{name}", str(value))
+        self._put(f"{here}/lifespan", "10")

@@ -1,0 +1,128 @@
+"""Programs find our adapters where Linux shows its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from .programs import SYSTEM_PYTHON, needs, needs_pyverbs, run_under
+
+BOTH_FORMS = pytest.mark.parametrize("options", [(), ("--write-abi",)], ids=["ioctl", "write"])
+
+
+@needs("ibv_devices")
+def test_every_adapter_is_listed() -> None:
+    listed = run_under("ibv_devices", options=("--devices", "3")).stdout
+    assert [line.split()[0] for line in listed.splitlines()[2:]] == ["rxe0", "rxe1", "rxe2"]
+
+
+@needs("ibv_devinfo")
+@BOTH_FORMS
+def test_what_devinfo_shows(options: tuple[str, ...]) -> None:
+    shown = run_under("ibv_devinfo", "-v", options=options).stdout
+    for line in (
+        "hca_id:\trxe0",
+        "PORT_ACTIVE (4)",
+        "max_mr_size:\t\t\t0xffffffffffffffff",
+        "link_layer:\t\tEthernet",
+        "::ffff:127.",
+    ):
+        assert line in shown
+    assert "RoCE v2" in shown
+
+
+@needs_pyverbs
+@BOTH_FORMS
+def test_pyverbs_opens_and_queries(options: tuple[str, ...]) -> None:
+    program = """
+from pyverbs.device import Context
+from pyverbs.pd import PD
+with Context(name="rxe0") as context:
+    print(context.query_device().max_qp, context.query_port(1).state, context.query_gid(1, 0))
+    first, second = PD(context), PD(context)
+    first.close()
+    second.close()
+"""
+    printed = run_under(SYSTEM_PYTHON, "-c", program, options=options).stdout.split()
+    assert int(printed[0]) > 1000
+    assert printed[1] == "4"
+    assert printed[2].startswith("0000:0000:0000:0000:0000:ffff:7f")
+
+
+def test_sysfs_is_read_with_plain_calls() -> None:
+    program = """
+import os
+top = "/sys/class/infiniband"
+assert os.listdir(top) == ["rxe0"], os.listdir(top)
+assert os.path.isdir(f"{top}/rxe0/ports/1/gids")
+assert open(f"{top}/rxe0/node_type").read() == "1: CA\\n"
+assert open("/sys//class/./infiniband/rxe0/ports/1/gid_attrs/types/0").read() == "RoCE v2\\n"
+assert not os.path.exists(f"{top}/rxe1")
+assert not os.path.exists(f"{top}/../nothing")
+try:
+    open(f"{top}/rxe0/node_desc", "w")
+except PermissionError:
+    print("read-only")
+directory = os.open(top, os.O_DIRECTORY)
+print(os.read(os.open("rxe0/ports/1/state", os.O_RDONLY, dir_fd=directory), 100).decode())
+print(int(open(f"{top}/rxe0/ports/1/hw_counters/rcvd_pkts").read()))
+"""
+    printed = run_under(sys.executable, "-c", program).stdout.split("\n")
+    assert printed == ["read-only", "4: ACTIVE", "", "0", ""]
+
+
+def test_the_device_file_is_a_device() -> None:
+    program = """
+import os, stat
+path = "/dev/infiniband/uverbs0"
+assert os.access(path, os.R_OK | os.W_OK) and not os.access(path, os.X_OK)
+descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+copies = [descriptor, os.dup(descriptor), os.open(path, os.O_RDWR)]
+for status in [os.stat(path), *map(os.fstat, copies)]:
+    assert stat.S_ISCHR(status.st_mode), status
+    assert status.st_rdev == os.makedev(231, 192), status
+assert len(set(copies)) == 3
+assert not os.get_inheritable(descriptor)
+for copy in copies:
+    os.close(copy)
+try:
+    os.fstat(descriptor)
+except OSError as error:
+    print(error.errno)
+"""
+    assert run_under(sys.executable, "-c", program).stdout == "9\n"
+
+
+def test_the_status_is_the_programs() -> None:
+    assert run_under("sh", "-c", "exit 7", check=False).returncode == 7
+    assert run_under("sh", "-c", "kill -9 $$", check=False).returncode == 128 + 9
+    assert run_under("/nowhere/at/all", check=False).returncode == 2
+
+
+def test_no_netlink_of_rdma_is_to_be_had() -> None:
+    program = """
+import socket
+socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).close()
+try:
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 20)
+except OSError as error:
+    print(error.errno)
+"""
+    assert run_under(sys.executable, "-c", program).stdout == "93\n"  # EPROTONOSUPPORT
+
+
+def test_inside_another_supervisor_it_says_so() -> None:
+    inner = run_under(sys.executable, "-m", "softhca", "run", "true", check=False)
+    assert inner.returncode == 1
+    assert "another seccomp notifier is in the way" in inner.stderr
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    before = set(os.listdir(tempfile.gettempdir()))
+    run_under("true")
+    left = {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("softhca-")}
+    assert left <= before
