@@ -4,6 +4,7 @@
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
 #include "driver/advice.hpp"
+#include "vocabulary/enums.hpp"
 
 namespace softhca {
 namespace {
@@ -48,15 +49,18 @@ std::uint64_t buffer_address(nb::handle object) {
   return address;
 }
 
-// Address, bytes, and whether it is read-only, of a contiguous buffer.
-nb::tuple buffer_range(nb::handle object) {
+constexpr std::uint32_t kReadOnlyAccess = kAccessRemoteRead;
+constexpr std::uint32_t kWritableAccess =
+    kAccessLocalWrite | kAccessRemoteRead | kAccessRemoteWrite | kAccessRemoteAtomic;
+
+nb::tuple buffer_key(nb::handle object) {
   Py_buffer buffer;
   if (PyObject_GetBuffer(object.ptr(), &buffer, PyBUF_SIMPLE) != 0) throw nb::python_error();
   const auto address = reinterpret_cast<std::uintptr_t>(buffer.buf);
   const auto length = static_cast<std::size_t>(buffer.len);
-  const bool read_only = buffer.readonly != 0;
+  const std::uint32_t access = buffer.readonly != 0 ? kReadOnlyAccess : kWritableAccess;
   PyBuffer_Release(&buffer);
-  return nb::make_tuple(address, length, read_only);
+  return nb::make_tuple(address, length, access);
 }
 
 }  // namespace
@@ -90,9 +94,10 @@ void bind_buffers(nb::module_& module) {
         demand(status);
       },
       nb::arg("address"), nb::arg("length"), nb::arg("advice"));
-  module.def("buffer_range", &buffer_range, nb::arg("object"),
-             nb::sig("def buffer_range(object: object) -> tuple[int, int, bool]"),
-             "Address, bytes, and whether it is read-only, of a contiguous buffer.");
+  module.def("buffer_key", &buffer_key, nb::arg("object"),
+             nb::sig("def buffer_key(object: object) -> tuple[int, int, int]"),
+             "Address, bytes, and the rights that a contiguous buffer is registered with unless "
+             "others are asked for.");
 }
 
 }  // namespace softhca

@@ -1129,8 +1129,10 @@ def buffer_address(object: object) -> int:
 
 def advise_memory(address: int, length: int, advice: int) -> None: ...
 
-def buffer_range(object: object) -> tuple[int, int, bool]:
-    """Address, bytes, and whether it is read-only, of a contiguous buffer."""
+def buffer_key(object: object) -> tuple[int, int, int]:
+    """
+    Address, bytes, and the rights that a contiguous buffer is registered with unless others are asked for.
+    """
 
 class Hca:
     """One adapter under its lock, with a driver or without."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
 
-from softhca._adapter import buffer_range
+from softhca._adapter import buffer_key
 from softhca.invalidation.cached_region import CachedRegion
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.enums import Access
@@ -56,22 +56,6 @@ class CacheStatistics:
     registered: int
     in_use: int
     dirty: int
-
-
-class Lent:
-    """A registration for the time of a `with` block; see `RegistrationCache.registered()`."""
-
-    __slots__ = ("_cache", "_region")
-
-    def __init__(self, cache: RegistrationCache, region: CachedRegion) -> None:
-        self._cache = cache
-        self._region = region
-
-    def __enter__(self) -> CachedRegion:
-        return self._region
-
-    def __exit__(self, *_: object) -> None:
-        self._cache.put(self._region)
 
 
 class RegistrationCache(VerbsObject):
@@ -149,7 +133,7 @@ class RegistrationCache(VerbsObject):
         self._dirty: list[CachedRegion] = []
 
     def get(self, buffer: object, access: int | None = None) -> CachedRegion:
-        """Returns a registration of `buffer`; it is to be put back.
+        """Returns a registration of `buffer`; it is to be put back, or used in a `with` block.
 
         Args:
             buffer: As for `pd.reg_mr()`. The caller keeps it until the last work request that uses
@@ -160,16 +144,16 @@ class RegistrationCache(VerbsObject):
             VerbsError: EAGAIN, if `size` registrations are lent; what `pd.reg_mr()` raises.
         """
         try:
-            addr, length, read_only = buffer_range(buffer)
+            key = buffer_key(buffer)
         except (TypeError, ValueError, BufferError):
             export, addr, length, read_only = exported(buffer)
             export.release()
-        if access is None:
-            access = _READ_ONLY if read_only else _WRITABLE
-        elif read_only and access & WRITING:
-            rule = "is read-only: ask for no right to write"
-            raise VerbsError(errno.EACCES, "buffer", type(buffer).__name__, rule)
-        key = (addr, length, access)
+            key = (addr, length, _READ_ONLY if read_only else _WRITABLE)
+        if access is not None:
+            if key[2] == _READ_ONLY and access & WRITING:
+                rule = "is read-only: ask for no right to write"
+                raise VerbsError(errno.EACCES, "buffer", type(buffer).__name__, rule)
+            key = (key[0], key[1], int(access))
         with self._lock:
             if self._page[0] != self._seen:
                 self._drop_gone()
@@ -206,9 +190,8 @@ class RegistrationCache(VerbsObject):
             else:
                 self._idle[owner._cookie] = owner
 
-    def registered(self, buffer: object, access: int | None = None) -> Lent:
-        """Lends a registration of `buffer` for the time of a `with` block; see `get()`."""
-        return Lent(self, self.get(buffer, access))
+    # For `with` blocks, which put it back themselves.
+    registered = get
 
     def flush(self) -> None:
         """Deregisters now what was dropped and is no longer lent (ib_flush_fmr_pool)."""
@@ -247,7 +230,7 @@ class RegistrationCache(VerbsObject):
             if addr + length > whole.addr + whole.length:
                 continue
             if whole.mr.access & access == access:
-                part = CachedRegion(whole.mr, addr, length, whole)
+                part = CachedRegion(self, whole.mr, addr, length, whole)
                 if len(whole._keys) < _REMEMBERED_PARTS:
                     whole._keys.append(key)
                     self._by_range[key] = part
@@ -266,7 +249,7 @@ class RegistrationCache(VerbsObject):
         mr = self.pd.reg_mr(
             addr=addr, length=length, access=access, invalidation=self._channel, cookie=cookie
         )
-        region = CachedRegion(mr, addr, length)
+        region = CachedRegion(self, mr, addr, length)
         region._cookie = cookie
         region._users = 1
         region._keys.append(key)

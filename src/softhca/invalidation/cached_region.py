@@ -9,6 +9,7 @@ from softhca.verbs.errors import VerbsError
 from softhca.verbs.remote_memory import RemoteMemory, bounds_of
 
 if TYPE_CHECKING:
+    from softhca.invalidation.cache import RegistrationCache
     from softhca.verbs.mr import MR, Sge
 
 
@@ -16,7 +17,7 @@ class CachedRegion:
     """A buffer's registration, lent by a `RegistrationCache` until it is put back.
 
     It names the buffer as a memory region would, though the region under it may be larger and lent
-    to others as well.
+    to others as well. As a context manager it is put back at the end of the block.
 
     Attributes:
         mr: The region under it.
@@ -25,6 +26,7 @@ class CachedRegion:
     """
 
     __slots__ = (
+        "_cache",
         "_cookie",
         "_dropped",
         "_keys",
@@ -35,7 +37,15 @@ class CachedRegion:
         "mr",
     )
 
-    def __init__(self, mr: MR, addr: int, length: int, owner: CachedRegion | None = None) -> None:
+    def __init__(
+        self,
+        cache: RegistrationCache,
+        mr: MR,
+        addr: int,
+        length: int,
+        owner: CachedRegion | None = None,
+    ) -> None:
+        self._cache = cache
         self.mr = mr
         self.addr = addr
         self.length = length
@@ -45,6 +55,12 @@ class CachedRegion:
         self._cookie = 0
         self._dropped = False
         self._keys: list[tuple[int, int, int]] = []
+
+    def __enter__(self) -> CachedRegion:
+        return self
+
+    def __exit__(self, kind: object, value: object, traceback: object) -> None:
+        self._cache.put(self)
 
     @property
     def lkey(self) -> int:
