@@ -54,11 +54,13 @@ NEEDS = {
     "READ": RR,
     "FETCH_ADD": RA,
     "CMP_SWAP": RA,
+    "MASKED_CMP_SWAP": RA,
     "MASKED_FETCH_ADD": RA,
     "ATOMIC_WRITE": RW,
     "FLUSH": FLUSH,
 }
-WORDS = ("FETCH_ADD", "CMP_SWAP", "MASKED_FETCH_ADD", "ATOMIC_WRITE")
+ATOMICS = ("FETCH_ADD", "CMP_SWAP", "MASKED_CMP_SWAP", "MASKED_FETCH_ADD")
+WORDS = (*ATOMICS, "ATOMIC_WRITE")
 
 
 @dataclass(frozen=True)
@@ -166,8 +168,9 @@ class Bench:
     def connect(self, near: hca.QP, far: hca.QP) -> None:
         for qp in (near, far):
             qp.modify(qp_state=QPState.RESET)
-        near.connect(far.info(), retry_cnt=0)
-        far.connect(near.info(), qp_access_flags=self.qp_rights)
+        # The smallest packets, so that an access may leave its range in the second one.
+        near.connect(far.info(), retry_cnt=0, path_mtu=hca.Mtu.MTU_256)
+        far.connect(near.info(), qp_access_flags=self.qp_rights, path_mtu=hca.Mtu.MTU_256)
         for host in (self.a, self.b):
             while host.cq.poll(64):
                 pass
@@ -235,6 +238,14 @@ class Bench:
                 return hca.FetchAdd(part, add=3, **options)
             case "CMP_SWAP":
                 return hca.CmpSwap(part, compare=0x0101010101010101 * 7, swap=9, **options)
+            case "MASKED_CMP_SWAP":
+                operands = {
+                    "compare": 0x07,
+                    "compare_mask": 0xFF,
+                    "swap": 0x0900,
+                    "swap_mask": 0xFF00,
+                }
+                return hca.MaskedCmpSwap(part, **operands, **options)
             case "MASKED_FETCH_ADD":
                 return hca.MaskedFetchAdd(part, add=3, boundary=1 << 63, **options)
             case "ATOMIC_WRITE":
@@ -280,11 +291,13 @@ class Bench:
                 after = (int.from_bytes(before, "little") + 3).to_bytes(8, "little")
             case "CMP_SWAP":
                 after = (9).to_bytes(8, "little")
+            case "MASKED_CMP_SWAP":
+                after = bytes([before[0], 9, *before[2:]])
             case _:
                 after = before
         for place, byte in zip(places, after, strict=True):
             arena[place] = byte
-        if attempt.op in ("READ", "FETCH_ADD", "MASKED_FETCH_ADD", "CMP_SWAP"):
+        if attempt.op in ("READ", *ATOMICS):
             asker[64 : 64 + attempt.length] = before
 
 

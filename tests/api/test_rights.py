@@ -26,6 +26,7 @@ from .rights import (
     RW,
     TOP,
     WHOLE,
+    WINDOW,
     WINDOW_RIGHTS,
     Attempt,
     Bench,
@@ -37,6 +38,7 @@ from .rights import (
 # The region's first byte as keys call it: its address, and so that it ends at 2^64.
 IOVAS = [None, TOP - len(REGION)]
 BIND = Access.MW_BIND
+ZERO = Access.ZERO_BASED
 
 
 @pytest.fixture
@@ -45,11 +47,11 @@ def bench():
         yield Bench(pair)
 
 
-@pytest.mark.parametrize("iova", IOVAS, ids=["iova natural", "iova at the top"])
+@pytest.mark.parametrize("iova", [*IOVAS, 0], ids=["natural", "at the top", "zero-based"])
 @pytest.mark.parametrize("op", NEEDS)
 def test_regions(bench, op, iova):
     for rights in REGION_RIGHTS + [rights | FLUSH for rights in (NONE, LW | RW)]:
-        with bench.region(rights, iova) as mr:
+        with bench.region(rights | (ZERO if iova == 0 else NONE), iova) as mr:
             key = bench.key_of_region(mr)
             for attempt in attempts(op, key):
                 bench.attempt(key, attempt)
@@ -62,12 +64,18 @@ def test_windows(op, kind):
     with simulated_pair("2A" if kind == "2A" else "2B") as pair:
         bench = Bench(pair)
         mw = pair.b.pd.alloc_mw(MwType.TYPE_1 if kind == "type 1" else MwType.TYPE_2)
-        for under, iova in itertools.product((BIND, LW | BIND, LW | RR | RW | RA | BIND), IOVAS):
-            for rights in WINDOW_RIGHTS:
-                if rights & (RW | RA) and LW not in under:
+        unders = (BIND, LW | BIND, LW | RR | RW | RA | BIND)
+        based = (NONE,) if kind == "type 1" else (NONE, ZERO)
+        for under, iova, zero in itertools.product(unders, IOVAS, based):
+            if zero and under is not unders[-1]:
+                continue
+            for right in WINDOW_RIGHTS:
+                if right & (RW | RA) and LW not in under:
                     continue  # Cannot be bound; see test_binding.
+                rights = right | zero
                 mr = bench.region(under, iova)
                 key = bench.bind(mw, mr, rights)
+                assert key.first == (0 if zero else mr.addr + WINDOW.start)
                 assert key.kind == kind
                 for attempt in attempts(op, key):
                     bench.attempt(key, attempt)
