@@ -104,7 +104,7 @@ class Line {
     attr.ah_attr.dgid = far.host.gid();
     attr.max_rd_atomic = attr.max_dest_rd_atomic = 4;
     attr.min_rnr_timer = 1;
-    attr.timeout = 16;
+    attr.timeout = 18;  // A second for each try: a busy machine is no error.
     attr.retry_cnt = attr.rnr_retry = 7;
     attr.sq_psn = psn[near];
     attr.rq_psn = psn[1 - near];

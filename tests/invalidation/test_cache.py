@@ -293,8 +293,11 @@ def test_other_refusals(host: Host, cache: RegistrationCache) -> None:
     with pytest.raises(VerbsError, match="dirty_watermark=0: must be 1 or more"):
         RegistrationCache(host.pd, dirty_watermark=0)
     wrong: Any = host.device
+    wrong_function: Any = 3
     with pytest.raises(TypeError, match="pd must be PD, not Device"):
         RegistrationCache(wrong)
+    with pytest.raises(TypeError, match="flush must be callable, not int"):
+        RegistrationCache(host.pd, flush=wrong_function)
     region = cache.get(bytearray(8))
     cache.put(region)
     with pytest.raises(VerbsError, match="region: was put back already"):

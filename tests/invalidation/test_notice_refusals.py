@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import mmap
+import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -79,6 +81,21 @@ def test_a_shared_mapping_of_a_file_that_was_opened_read_only(
         host.pd.reg_mr(addr=at, length=PAGE, access=0, invalidation=channel)
     assert refused.value.errno == errno.EACCES
     libc.unmap(at, PAGE)
+
+
+def test_without_descriptors_there_is_no_channel(host: Host) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    channels: list[InvalidationChannel] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 7, hard))
+        with pytest.raises(VerbsError, match="no descriptor or memory is left") as refused:
+            for _ in range(1000):
+                channels.append(host.device.create_invalidation_channel())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert refused.value.errno == errno.EMFILE
+    for channel in channels:
+        channel.close()
 
 
 def test_a_refused_registration_leaves_no_watch(host: Host, channel: InvalidationChannel) -> None:

@@ -109,6 +109,8 @@ class RegistrationCache(VerbsObject):
         self.pd = instance("pd", pd, PD)
         self.size = _positive("size", size)
         self.dirty_watermark = _positive("dirty_watermark", dirty_watermark)
+        if flush is not None and not callable(flush):
+            raise TypeError(f"flush must be callable, not {type(flush).__name__}")
         self._flush = flush
         self._channel = pd.device.create_invalidation_channel()
         self._page = self._channel.page

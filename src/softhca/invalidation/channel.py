@@ -44,9 +44,13 @@ class InvalidationChannel(VerbsObject):
 
     def __init__(self, device: Device) -> None:
         self._native = _adapter.InvalidationChannel.open()
-        self._mapping = mmap.mmap(
-            self._native.generation_fd, _PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ
-        )
+        try:
+            self._mapping = mmap.mmap(
+                self._native.generation_fd, _PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ
+            )
+        except OSError as failure:
+            rule = "no descriptor or memory is left to map its page"
+            raise VerbsError(failure.errno or errno.ENOMEM, self.kind, None, rule) from failure
         self.page = memoryview(self._mapping).cast("Q")
         super().__init__(device._hca, device)
 
