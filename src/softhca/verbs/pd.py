@@ -70,7 +70,7 @@ class PD(VerbsObject):
 
         Args:
             obj: Anything with the buffer protocol or DLPack on the CPU: bytearray, memoryview,
-                mmap, NumPy array, torch tensor. It stays exported until `dereg`.
+                mmap, NumPy array, torch tensor, Arrow buffer. It stays exported until `dereg`.
             access: Rights. By default all of LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE and
                 REMOTE_ATOMIC for a writable buffer, and REMOTE_READ for a read-only one.
             addr: Instead of `obj`, an address of this process; the caller keeps it mapped.
@@ -83,7 +83,8 @@ class PD(VerbsObject):
 
         Raises:
             VerbsError: EINVAL, for rights that contradict each other, a range that wraps, or a
-                buffer that is not contiguous; EACCES, for a read-only buffer with a right to
+                buffer that is not contiguous, not in the CPU's memory, or full of references to
+                Python objects, and what its library refuses to export, in its words; EACCES, for a read-only buffer with a right to
                 write; ENOMEM, above max_mr regions. With notices: EOPNOTSUPP, where the system has
                 no userfaultfd that can tell; EBUSY, if another one watches the memory; EFAULT, if
                 nothing is mapped there; EACCES, for a shared mapping of a file that was opened
