@@ -84,12 +84,12 @@ class PD(VerbsObject):
         Raises:
             VerbsError: EINVAL, for rights that contradict each other, a range that wraps, or a
                 buffer that is not contiguous, not in the CPU's memory, or full of references to
-                Python objects, and what its library refuses to export, in its words; EACCES, for a read-only buffer with a right to
-                write; ENOMEM, above max_mr regions. With notices: EOPNOTSUPP, where the system has
-                no userfaultfd that can tell; EBUSY, if another one watches the memory; EFAULT, if
-                nothing is mapped there; EACCES, for a shared mapping of a file that was opened
-                read-only. With advice: EINVAL, for one that would lose content; what madvise
-                raises.
+                Python objects, and what its library refuses to export, in its words; EACCES, for a
+                read-only buffer with a right to write; ENOMEM, above max_mr regions. With notices:
+                EOPNOTSUPP, where the system has no userfaultfd that can tell; EBUSY, if another
+                one watches the memory; EFAULT, if nothing is mapped there; EACCES, for a shared
+                mapping of a file that was opened read-only. With advice: EINVAL, for one that
+                would lose content; what madvise raises.
             TypeError: If `obj` is no buffer, or not exactly one of `obj` and `addr` is given.
         """
         rights = None if access is None else unsigned("access", access, 32)
