@@ -203,6 +203,7 @@ class Adapter {
   Result<std::uint32_t> create_cq(std::uint32_t cqe);
   Status destroy_cq(std::uint32_t cq);
   Result<std::uint32_t> cq_capacity(std::uint32_t cq) const;
+  Result<bool> cq_overflowed(std::uint32_t cq) const;
   // Number of completions taken into `out`, or a refusal.
   Result<std::size_t> poll_cq(std::uint32_t cq, std::span<Completion> out);
   // Where events of the CQ go, in the caller's numbers; 0: nobody wants them.
@@ -211,8 +212,6 @@ class Adapter {
   // An armed CQ holds its event back until `count` completions came or `period_ns` went by since
   // the first of them; errors do not wait. A period of 0 holds nothing back.
   Status moderate_cq(std::uint32_t cq, std::uint32_t count, std::uint64_t period_ns);
-  // The tokens (Completion::cqe) of a queue pair's completions that wait in a CQ.
-  Result<std::vector<std::uint64_t>> waiting_cqes(std::uint32_t cq, std::uint32_t qpn) const;
   // Arms the CQ: `flags` are 1 (solicited) or 2 (next completion), with 4 to report missed events.
   // The value is 1 if completions wait and their event may have been missed (only with flag 4),
   // else 0.
@@ -236,6 +235,10 @@ class Adapter {
   Status modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask, std::uint64_t now_ns);
   Result<QpAttr> query_qp(std::uint32_t qpn, QpInit& init) const;
   Status destroy_qp(std::uint32_t qpn);
+  // Tokens (Completion::cqe) of a queue pair's completions that wait in a CQ.
+  std::vector<std::uint64_t> waiting_cqes(std::uint32_t qpn) const;
+  // The token of the receive that a message to the queue pair is filling; 0 if there is none.
+  std::uint64_t filling_cqe(std::uint32_t qpn) const;
   Status attach_mcast(std::uint32_t qpn, const Gid& gid);
   Status detach_mcast(std::uint32_t qpn, const Gid& gid);
 

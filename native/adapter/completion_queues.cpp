@@ -49,6 +49,14 @@ Result<std::uint32_t> Adapter::cq_capacity(std::uint32_t handle) const {
   return cq->capacity();
 }
 
+Result<bool> Adapter::cq_overflowed(std::uint32_t handle) const {
+  const CompletionQueue* cq = state_->cqs.find(handle);
+  if (cq == nullptr) {
+    return no_such(handle);
+  }
+  return cq->overflowed();
+}
+
 Result<std::size_t> Adapter::poll_cq(std::uint32_t handle, std::span<Completion> out) {
   CompletionQueue* cq = state_->cqs.find(handle);
   if (cq == nullptr) {
@@ -97,21 +105,6 @@ Status Adapter::moderate_cq(std::uint32_t handle, std::uint32_t count, std::uint
     state_->notify(*cq);
   }
   return Status::success();
-}
-
-Result<std::vector<std::uint64_t>> Adapter::waiting_cqes(std::uint32_t handle,
-                                                         std::uint32_t qpn) const {
-  const CompletionQueue* cq = state_->cqs.find(handle);
-  if (cq == nullptr) {
-    return no_such(handle);
-  }
-  std::vector<std::uint64_t> tokens;
-  cq->for_each([&](const Completion& completion) {
-    if (completion.qpn == qpn && completion.cqe != 0) {
-      tokens.push_back(completion.cqe);
-    }
-  });
-  return tokens;
 }
 
 Result<int> Adapter::req_notify_cq(std::uint32_t handle, std::uint32_t flags) {

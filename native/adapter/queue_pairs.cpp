@@ -138,6 +138,37 @@ Status Adapter::destroy_qp(std::uint32_t qpn) {
   return Status::success();
 }
 
+std::vector<std::uint64_t> Adapter::waiting_cqes(std::uint32_t qpn) const {
+  std::vector<std::uint64_t> tokens;
+  const QueuePair* qp = state_->qps.find(qpn);
+  if (qp == nullptr) {
+    return tokens;
+  }
+  const auto look = [&](const CompletionQueue& cq) {
+    cq.for_each([&](const Completion& completion) {
+      if (completion.qpn == qpn && completion.cqe != 0) {
+        tokens.push_back(completion.cqe);
+      }
+    });
+  };
+  const CompletionQueue* send_cq = qp->queues.send_cq;
+  const CompletionQueue* recv_cq = qp->queues.recv_cq;
+  if (qp->init.type == QpType::XRC_RECV) {
+    state_->cqs.for_each(look);
+  } else if (recv_cq != nullptr) {
+    look(*recv_cq);
+  }
+  if (send_cq != nullptr && send_cq != recv_cq) {
+    look(*send_cq);
+  }
+  return tokens;
+}
+
+std::uint64_t Adapter::filling_cqe(std::uint32_t qpn) const {
+  const QueuePair* qp = state_->qps.find(qpn);
+  return qp == nullptr ? 0 : qp->responder.filling_cqe();
+}
+
 Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
                                         std::uint32_t mask) const {
   constexpr std::uint32_t kQpAccess = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead |

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bindings/completions.hpp"
+#include "bindings/gil.hpp"
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
 #include "driver/completion_work.hpp"
@@ -13,20 +14,38 @@
 namespace softhca {
 namespace {
 
-// Completions that are taken from a queue at once.
-constexpr std::size_t kBatch = 16;
 constexpr std::uint32_t kNextCompOrMissed = 2 | 4;
+
+struct MethodNames {
+  PyObject* done = PyUnicode_InternFromString("done");
+  PyObject* without_cqe = PyUnicode_InternFromString("_without_cqe");
+  PyObject* callback_failed = PyUnicode_InternFromString("_callback_failed");
+};
+
+const MethodNames& names() {
+  static const MethodNames all;
+  return all;
+}
 
 // Hands completions of one queue to their callbacks, with the GIL held. The queue object hears of
 // callbacks that raise. It returns None if that is all, an exception that is to be raised to the
 // caller once the batch is done, or what sys.unraisablehook shall say that it happened in.
 class Deliverer {
  public:
-  Deliverer(Hca& hca, nb::handle cq, nb::handle wc_class)
-      : hca_(hca), cq_(cq), wc_class_(wc_class) {}
+  Deliverer(Hca& hca, PolledBatch& batch, nb::handle cq, nb::handle wc_class)
+      : hca_(hca), batch_(batch), cq_(cq), wc_class_(wc_class) {}
 
-  void deliver(std::span<const Completion> batch) {
-    for (const Completion& completion : batch) deliver(completion);
+  // The first `count` of the batch.
+  void deliver(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      try {
+        deliver(batch_.completions[i]);
+      } catch (nb::python_error& error) {  // No memory for the completion.
+        error.restore();
+        report_unraisable("delivering a completion");
+      }
+    }
+    batch_.destroyed.clear();
   }
 
   bool must_raise() const { return pending_.is_valid(); }
@@ -40,37 +59,35 @@ class Deliverer {
     CqeTable::Posted posted;
     if (completion.cqe != 0) {
       posted = hca_.cqes.take(completion.cqe, completion.status == WcStatus::SUCCESS);
-      // Its queue pair was destroyed since it was polled.
+      // Its queue pair was destroyed since it was polled, and has told it.
       if (!posted.cqe.is_valid()) return;
     }
-    const nb::object wc = completion_object(wc_class_, completion, posted.cqe);
-    try {
-      if (posted.cqe.is_valid()) {
-        posted.cqe.attr("done")(cq_, wc);
-      } else {
-        cq_.attr("_without_cqe")(wc);
-      }
-    } catch (nb::python_error& error) {
-      failed(error, wc, posted.wr);
+    if (batch_.is_of_destroyed(completion)) {
+      if (posted.cqe.is_valid()) tell_forgotten(posted.cqe);  // A receive of an SRQ.
+      return;
     }
+    const Kept wc = completion_object(wc_class_, completion, posted.cqe);
+    const Kept result = posted.cqe.is_valid() ? call_method(names().done, posted.cqe, cq_, wc)
+                                              : call_method(names().without_cqe, cq_, wc);
+    if (!result.is_valid()) failed(wc, posted.wr);
   }
 
-  void failed(nb::python_error& error, const nb::object& wc, const nb::object& wr) {
-    try {
-      const nb::object told =
-          cq_.attr("_callback_failed")(error.value(), wc, wr.is_valid() ? wr : nb::none());
-      if (PyExceptionInstance_Check(told.ptr())) {
-        if (!pending_.is_valid()) pending_ = told;
-      } else if (!told.is_none()) {
-        error.restore();
-        PyErr_WriteUnraisable(told.ptr());
-      }
-    } catch (nb::python_error& second) {
-      second.discard_as_unraisable("a completion callback that raised");
+  void failed(nb::handle wc, nb::handle wr) {
+    nb::python_error error;
+    const Kept told = call_method(names().callback_failed, cq_, error.value(), wc,
+                                  wr.is_valid() ? wr : nb::handle(Py_None));
+    if (!told.is_valid()) {
+      report_unraisable("a completion callback that raised");
+    } else if (PyExceptionInstance_Check(told.ptr())) {
+      if (!pending_.is_valid()) pending_ = told;
+    } else if (!told.is_none()) {
+      error.restore();
+      report_unraisable(told);
     }
   }
 
   Hca& hca_;
+  PolledBatch& batch_;
   nb::handle cq_;
   nb::handle wc_class_;
   nb::object pending_;
@@ -79,17 +96,17 @@ class Deliverer {
 // ib_process_cq_direct(): returns how many completions were handled.
 std::uint64_t process(Hca& hca, std::uint32_t cq, std::uint64_t budget, nb::object cq_object,
                       nb::type_object wc_class) {
-  Deliverer deliverer(hca, cq_object, wc_class);
-  std::array<Completion, kBatch> batch;
+  PolledBatches::Entry entry(hca.batches);
+  Deliverer deliverer(hca, entry.batch(), cq_object, wc_class);
   std::uint64_t handled = 0;
   while (handled < budget) {
-    const std::size_t wanted = std::min<std::uint64_t>(kBatch, budget - handled);
-    const std::span<Completion> out(batch.data(), wanted);
+    const std::size_t wanted = std::min<std::uint64_t>(kCallbackBatch, budget - handled);
+    const std::span<Completion> out(entry.batch().completions.data(), wanted);
     // The first poll makes progress; what that brought in is waiting then.
     const Result<std::size_t> polled = handled == 0 ? hca.poll(cq, out) : hca.poll_waiting(cq, out);
     if (!polled.ok() && handled != 0) break;  // A callback destroyed it.
     const std::size_t count = demand(polled);
-    deliverer.deliver(out.first(count));
+    deliverer.deliver(count);
     handled += count;
     if (deliverer.must_raise()) deliverer.raise();
     if (count < wanted) break;
@@ -127,41 +144,41 @@ class Server {
 
  private:
   void start_another() {
-    const nb::gil_scoped_acquire acquire;
-    try {
-      start_thread_();
-    } catch (nb::python_error& error) {
+    const GilAcquired acquired;
+    if (!call_python(start_thread_).is_valid()) {
       work_.thread_failed();
-      error.discard_as_unraisable("starting a thread for completion callbacks");
+      report_unraisable("starting a thread for completion callbacks");
     }
   }
 
   // True: the queue has more, or may have.
   bool serve(std::uint32_t cq) {
-    std::array<Completion, kBatch> batch;
-    const Result<std::size_t> polled =
-        hca_.call_without_gil([&](Adapter& adapter) { return adapter.poll_cq(cq, batch); });
+    PolledBatches::Entry entry(hca_.batches);
+    const Result<std::size_t> polled = hca_.call_without_gil(
+        [&](Adapter& adapter) { return adapter.poll_cq(cq, entry.batch().completions); });
     if (!polled.ok()) return false;
-    if (polled.value > 0 && !deliver_from(cq, batch, polled.value)) return true;
+    if (polled.value > 0 && !deliver_from(cq, entry.batch(), polled.value)) return true;
     const Result<int> armed = hca_.call_without_gil(
         [&](Adapter& adapter) { return adapter.req_notify_cq(cq, kNextCompOrMissed); });
     return armed.ok() && armed.value > 0;
   }
 
   // Begins with what `batch` holds. True if the queue was empty before the budget was.
-  bool deliver_from(std::uint32_t cq, std::span<Completion> batch, std::size_t count) {
-    const nb::gil_scoped_acquire acquire;
-    const nb::object queue = queue_of_(cq);
-    if (queue.is_none()) return true;
-    Deliverer deliverer(hca_, queue, wc_class_);
+  bool deliver_from(std::uint32_t cq, PolledBatch& batch, std::size_t count) {
+    const GilAcquired acquired;
+    const Kept queue = call_python(queue_of_, nb::int_(cq));
+    if (!queue.is_valid()) report_unraisable("looking for a completion queue");
+    if (!queue.is_valid() || queue.is_none()) return true;
+    Deliverer deliverer(hca_, batch, queue, wc_class_);
     std::uint32_t handled = 0;
     for (;;) {
-      deliverer.deliver(batch.first(count));
+      deliverer.deliver(count);
       handled += static_cast<std::uint32_t>(count);
-      if (count < batch.size()) return true;
+      if (count < kCallbackBatch) return true;
       if (handled >= budget_) return false;
-      const Result<std::size_t> polled = hca_.poll_waiting(
-          cq, batch.first(std::min<std::size_t>(batch.size(), budget_ - handled)));
+      const std::size_t wanted = std::min<std::size_t>(kCallbackBatch, budget_ - handled);
+      const Result<std::size_t> polled =
+          hca_.poll_waiting(cq, std::span(batch.completions).first(wanted));
       if (!polled.ok() || polled.value == 0) return true;
       count = polled.value;
     }
@@ -178,11 +195,20 @@ class Server {
 }  // namespace
 
 void bind_callbacks(nb::module_& module, HcaClass& hca) {
+  module.def(
+      "report_unraisable",
+      [](nb::handle error, nb::handle where) {
+        PyErr_SetObject(error.type().ptr(), error.ptr());
+        PyErr_WriteUnraisable(where.ptr());
+      },
+      nb::arg("error"), nb::arg("where"), "Hands an exception to sys.unraisablehook.",
+      nb::sig("def report_unraisable(error: BaseException, where: object) -> None"));
   nb::class_<CompletionWork>(module, "CompletionWork", "Queues that wait to be processed.")
       .def("add", &CompletionWork::add, nb::arg("cq"))
       .def("remove", &CompletionWork::remove, nb::arg("cq"))
       .def("wait_for_others", &CompletionWork::wait_for_others, nb::arg("cq"),
-           nb::call_guard<nb::gil_scoped_release>())
+           nb::call_guard<GilReleased>())
+      .def("would_wait_for_caller", &CompletionWork::would_wait_for_caller, nb::arg("cq"))
       .def("claim_first_thread", &CompletionWork::claim_first_thread)
       .def("thread_failed", &CompletionWork::thread_failed)
       .def("stop", &CompletionWork::stop);
@@ -194,7 +220,7 @@ void bind_callbacks(nb::module_& module, HcaClass& hca) {
              nb::object start_thread, nb::type_object wc_class, bool once) {
             Server server(self, work, budget, std::move(queue_of), std::move(start_thread),
                           std::move(wc_class));
-            const nb::gil_scoped_release release;
+            const GilReleased released;
             if (once) return server.run_one();
             server.run();
             return false;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <utility>
 
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
@@ -40,6 +42,20 @@ PyType_Slot completion_slots[] = {
     {Py_tp_clear, reinterpret_cast<void*>(clear_completion)},
     {0, nullptr},
 };
+
+int traverse_hca(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  return nb::inst_ptr<Hca>(self)->cqes.for_each_object(
+      [&](nb::handle object) { return visit(object.ptr(), arg); });
+}
+
+int clear_hca(PyObject* self) {
+  if (nb::inst_ready(self)) {
+    const std::vector<CqeTable::Posted> dropped = nb::inst_ptr<Hca>(self)->cqes.take_everything();
+  }
+  return 0;
+}
 
 nb::list poll(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::type_object cls,
               std::uint64_t patience_ns) {
@@ -97,27 +113,83 @@ nb::list cqes_of(std::vector<CqeTable::Posted> taken) {
   return out;
 }
 
-// Callbacks of work requests that a queue pair in RESET has forgotten; those whose completions wait
-// in one of the CQs are still to come.
-nb::list take_forgotten(Hca& hca, std::uint32_t qpn, const std::vector<std::uint32_t>& cqs) {
+void take_into(std::vector<CqeTable::Posted>& taken, Hca& hca, std::uint64_t number) {
+  CqeTable::Posted posted = hca.cqes.take(number, false);
+  if (posted.cqe.is_valid()) taken.push_back(std::move(posted));
+}
+
+// Destroys a queue pair and returns the callbacks of what vanished with it: all that it had posted,
+// and receives of shared queues that it had taken.
+nb::list destroy_qp(Hca& hca, std::uint32_t qpn) {
+  std::vector<std::uint64_t> vanished;
+  std::uint64_t gone_at = 0;
+  demand(hca.call([&](Adapter& adapter) {
+    gone_at = hca.posted_so_far;
+    vanished = adapter.waiting_cqes(qpn);
+    vanished.push_back(adapter.filling_cqe(qpn));
+    return adapter.destroy_qp(qpn);
+  }));
+  hca.batches.destroyed(qpn);
+  std::vector<CqeTable::Posted> taken = hca.cqes.take_all({PostedTo::Kind::SEND, qpn}, gone_at);
+  std::ranges::move(hca.cqes.take_all({PostedTo::Kind::RECEIVE, qpn}, gone_at),
+                    std::back_inserter(taken));
+  for (const std::uint64_t number : vanished) take_into(taken, hca, number);
+  return cqes_of(std::move(taken));
+}
+
+nb::list destroy_srq(Hca& hca, std::uint32_t srq) {
+  std::uint64_t gone_at = 0;
+  demand(hca.call([&](Adapter& adapter) {
+    gone_at = hca.posted_so_far;
+    return adapter.destroy_srq(srq);
+  }));
+  return cqes_of(hca.cqes.take_all({PostedTo::Kind::SHARED, srq}, gone_at));
+}
+
+// Returns the callbacks of what a transition to RESET made vanish. Those of completions that wait,
+// in a queue or for a thread that has polled them, are still to come.
+nb::list modify_qp(Hca& hca, std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask) {
+  const bool resets = (mask & kQpState) != 0 && attr.qp_state == QpState::RESET;
+  std::uint64_t filling = 0;
+  std::uint64_t gone_at = 0;
   std::vector<std::uint64_t> waiting;
-  for (const std::uint32_t cq : cqs) {
-    const auto found =
-        demand(hca.call([&](Adapter& adapter) { return adapter.waiting_cqes(cq, qpn); }));
-    waiting.insert(waiting.end(), found.begin(), found.end());
-  }
+  demand(hca.call([&](Adapter& adapter, std::uint64_t now_ns) {
+    if (resets) filling = adapter.filling_cqe(qpn);
+    const Status status = adapter.modify_qp(qpn, attr, mask, now_ns);
+    gone_at = hca.posted_so_far;
+    if (resets && status.ok()) {
+      waiting = adapter.waiting_cqes(qpn);
+      hca.batches.collect(qpn, waiting);
+    }
+    return status;
+  }));
+  if (!resets) return {};
+  std::ranges::sort(waiting);
   std::vector<CqeTable::Posted> taken;
   for (const auto kind : {PostedTo::Kind::SEND, PostedTo::Kind::RECEIVE}) {
-    for (const std::uint64_t number : hca.cqes.numbers({kind, qpn})) {
-      if (std::ranges::find(waiting, number) == waiting.end()) {
-        taken.push_back(hca.cqes.take(number, false));
-      }
+    for (const std::uint64_t number : hca.cqes.numbers({kind, qpn}, gone_at)) {
+      if (!std::ranges::binary_search(waiting, number)) take_into(taken, hca, number);
     }
   }
+  take_into(taken, hca, filling);
   return cqes_of(std::move(taken));
 }
 
 }  // namespace
+
+PyType_Slot* hca_slots() {
+  static PyType_Slot slots[] = {
+      {Py_tp_traverse, reinterpret_cast<void*>(traverse_hca)},
+      {Py_tp_clear, reinterpret_cast<void*>(clear_hca)},
+      {0, nullptr},
+  };
+  return slots;
+}
+
+void tell_forgotten(nb::handle cqe) {
+  static PyObject* const name = PyUnicode_InternFromString("forgotten");
+  if (!call_method(name, cqe).is_valid()) report_unraisable(cqe);
+}
 
 void bind_completions(nb::module_& module, HcaClass& hca) {
   bind_completion(module);
@@ -126,24 +198,16 @@ void bind_completions(nb::module_& module, HcaClass& hca) {
           nb::arg("patience_ns") = 0,
           nb::sig("def poll_cq(self, cq: int, max_entries: int, cls: type[C], "
                   "patience_ns: int = 0) -> list[C]"))
-      .def(
-          "take_cqes_of_qp",
-          [](Hca& self, std::uint32_t qpn) {
-            nb::list out = cqes_of(self.cqes.take_all({PostedTo::Kind::SEND, qpn}));
-            out.extend(cqes_of(self.cqes.take_all({PostedTo::Kind::RECEIVE, qpn})));
-            return out;
-          },
-          nb::arg("qpn"), "Callbacks of a queue pair that was destroyed.",
-          nb::sig("def take_cqes_of_qp(self, qpn: int) -> list[typing.Any]"))
-      .def(
-          "take_cqes_of_srq",
-          [](Hca& self, std::uint32_t srq) {
-            return cqes_of(self.cqes.take_all({PostedTo::Kind::SHARED, srq}));
-          },
-          nb::arg("srq"), nb::sig("def take_cqes_of_srq(self, srq: int) -> list[typing.Any]"))
-      .def("take_forgotten_cqes", &take_forgotten, nb::arg("qpn"), nb::arg("cqs"),
-           nb::sig("def take_forgotten_cqes(self, qpn: int, cqs: Sequence[int]) -> "
-                   "list[typing.Any]"))
+      .def("destroy_qp", &destroy_qp, nb::arg("qpn"), "Returns callbacks that will never run.",
+           nb::sig("def destroy_qp(self, qpn: int) -> list[typing.Any]"))
+      .def("modify_qp", &modify_qp, nb::arg("qpn"), nb::arg("attr"), nb::arg("mask"),
+           "Returns callbacks that will never run; of RESET.",
+           nb::sig("def modify_qp(self, qpn: int, attr: QpAttr, mask: int) -> list[typing.Any]"))
+      .def("destroy_srq", &destroy_srq, nb::arg("srq"), "Returns callbacks that will never run.",
+           nb::sig("def destroy_srq(self, srq: int) -> list[typing.Any]"))
+      .def_prop_ro(
+          "cqes_under_way", [](const Hca& self) { return self.cqes.size(); },
+          "Posted work requests with a callback that has not run.")
       .def(
           "take_all_cqes", [](Hca& self) { return cqes_of(self.cqes.take_everything()); },
           "Callbacks of a device that was closed.",

@@ -16,4 +16,7 @@ struct PolledCompletion : Completion {
 // The completion as an instance of `cls`, which is the bound class or a subclass of it.
 nb::object completion_object(nb::handle cls, const Completion& completion, nb::handle cqe);
 
+// Calls forgotten() of a callback; what it raises goes to sys.unraisablehook.
+void tell_forgotten(nb::handle cqe);
+
 }  // namespace softhca

@@ -28,6 +28,8 @@ std::uint64_t CqeTable::add(nb::handle cqe, nb::handle wr, PostedTo to, bool sig
   Entry& entry = entries_[index];
   entry.posted = {nb::borrow(cqe), nb::borrow(wr)};
   entry.to = to;
+  entry.order = kNotYet;
+  entry.gone_at = 0;
   entry.signaled = signaled || to.kind != PostedTo::Kind::SEND || all_signaled_.contains(to.number);
   entry.before = ends.last;
   entry.after = kNone;
@@ -50,19 +52,40 @@ CqeTable::Posted CqeTable::release(std::uint32_t index) {
   return posted;
 }
 
+void CqeTable::retire(std::uint32_t from, std::uint64_t order, std::vector<Posted>& retired) {
+  for (std::uint32_t at = from; at != kNone;) {
+    const std::uint32_t before = entries_[at].before;
+    if (!entries_[at].signaled && entries_[at].order < order) retired.push_back(release(at));
+    at = before;
+  }
+}
+
+CqeTable::Posted CqeTable::posted(std::uint64_t number, PostedTo to, std::uint64_t order) {
+  if (Entry* entry = find(number); entry != nullptr) {
+    if (order < entry->gone_at) return release(static_cast<std::uint32_t>(number) - 1);
+    entry->order = order;
+    return {};
+  }
+  std::vector<Posted> retired;
+  if (early_.empty() || early_.erase(number) == 0) return {};
+  if (const auto queue = queues_.find(to.key()); queue != queues_.end()) {
+    retire(queue->second.last, order, retired);
+  }
+  return {};
+}
+
 CqeTable::Posted CqeTable::take(std::uint64_t number, bool succeeded) {
   const Entry* entry = find(number);
   if (entry == nullptr) return {};
-  const auto index = static_cast<std::uint32_t>(number) - 1;
   std::vector<Posted> retired;
   if (succeeded && entry->to.kind == PostedTo::Kind::SEND) {
-    for (std::uint32_t at = entry->before; at != kNone;) {
-      const std::uint32_t before = entries_[at].before;
-      if (!entries_[at].signaled) retired.push_back(release(at));
-      at = before;
+    if (entry->order == kNotYet) {
+      early_.insert(number);
+    } else {
+      retire(entry->before, entry->order, retired);
     }
   }
-  return release(index);
+  return release(static_cast<std::uint32_t>(number) - 1);
 }
 
 void CqeTable::remove(std::uint64_t number) {
@@ -71,32 +94,43 @@ void CqeTable::remove(std::uint64_t number) {
   }
 }
 
-std::vector<CqeTable::Posted> CqeTable::take_all(PostedTo from) {
+std::vector<std::uint64_t> CqeTable::numbers(PostedTo of, std::uint64_t gone_at) {
+  std::vector<std::uint64_t> found;
+  const auto queue = queues_.find(of.key());
+  if (queue == queues_.end()) return found;
+  for (std::uint32_t at = queue->second.first; at != kNone; at = entries_[at].after) {
+    if (entries_[at].order == kNotYet) {
+      entries_[at].gone_at = gone_at;
+    } else if (entries_[at].order < gone_at) {
+      found.push_back(number_of(at));
+    }
+  }
+  return found;
+}
+
+std::vector<CqeTable::Posted> CqeTable::take_all(PostedTo from, std::uint64_t gone_at) {
   std::vector<Posted> taken;
-  const auto queue = queues_.find(from.key());
-  if (queue == queues_.end()) return taken;
-  while (queue->second.first != kNone) taken.push_back(release(queue->second.first));
-  queues_.erase(queue);
   if (from.kind == PostedTo::Kind::SEND) all_signaled_.erase(from.number);
+  for (const std::uint64_t number : numbers(from, gone_at)) {
+    taken.push_back(release(static_cast<std::uint32_t>(number) - 1));
+  }
+  const auto queue = queues_.find(from.key());
+  if (queue != queues_.end() && queue->second.first == kNone) queues_.erase(queue);
   return taken;
 }
 
 std::vector<CqeTable::Posted> CqeTable::take_everything() {
   std::vector<Posted> taken;
   for (std::uint32_t index = 0; index < entries_.size(); ++index) {
-    if (entries_[index].posted.cqe.is_valid()) taken.push_back(release(index));
+    Entry& entry = entries_[index];
+    if (!entry.posted.cqe.is_valid()) continue;
+    if (entry.order == kNotYet) {
+      entry.gone_at = kNotYet;
+    } else {
+      taken.push_back(release(index));
+    }
   }
   return taken;
-}
-
-std::vector<std::uint64_t> CqeTable::numbers(PostedTo of) const {
-  std::vector<std::uint64_t> found;
-  const auto queue = queues_.find(of.key());
-  if (queue == queues_.end()) return found;
-  for (std::uint32_t at = queue->second.first; at != kNone; at = entries_[at].after) {
-    found.push_back(number_of(at));
-  }
-  return found;
 }
 
 }  // namespace softhca

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "bindings/gil.hpp"
 #include "queue/completion.hpp"
 
 namespace softhca {
@@ -28,23 +29,40 @@ struct PostedTo {
 class CqeTable {
  public:
   struct Posted {
-    nb::object cqe;
-    nb::object wr;
+    Kept cqe;
+    Kept wr;
   };
 
   // A queue pair whose every send completes.
   void all_signaled(std::uint32_t qpn) { all_signaled_.insert(qpn); }
   // Returns the number, which is never 0.
   std::uint64_t add(nb::handle cqe, nb::handle wr, PostedTo to, bool signaled);
+  // It was posted, as the `order`th of the adapter. Threads that post to one queue at once may be
+  // here in another order than there, and the completion may have been taken already. Returns the
+  // work request if its queue went since, for the caller to tell.
+  Posted posted(std::uint64_t number, PostedTo to, std::uint64_t order);
   // Takes out the work request of a completion; its cqe is null if it is gone already. The success
   // of a send tells that unsignaled ones before it on the same queue are done too.
   Posted take(std::uint64_t number, bool succeeded);
   // Takes out what was not posted after all.
   void remove(std::uint64_t number);
-  // Takes out what is left of a queue.
-  std::vector<Posted> take_all(PostedTo from);
+  // Those of a queue that was destroyed after so many posts of the adapter, or reset. Not those
+  // that a thread is just posting: it learns itself whether it came too late.
+  std::vector<Posted> take_all(PostedTo from, std::uint64_t gone_at);
+  std::vector<std::uint64_t> numbers(PostedTo of, std::uint64_t gone_at);
   std::vector<Posted> take_everything();
-  std::vector<std::uint64_t> numbers(PostedTo of) const;
+  std::size_t size() const { return entries_.size() - free_.size(); }
+
+  // For the garbage collector: each object, until `visit` returns something but 0.
+  template <class Visit>
+  int for_each_object(Visit visit) const {
+    for (const Entry& entry : entries_) {
+      for (const Kept* object : {&entry.posted.cqe, &entry.posted.wr}) {
+        if (const int stop = object->is_valid() ? visit(*object) : 0; stop != 0) return stop;
+      }
+    }
+    return 0;
+  }
 
  private:
   struct Entry {
@@ -52,6 +70,9 @@ class CqeTable {
     PostedTo to;
     bool signaled = true;
     std::uint32_t generation = 0;
+    std::uint64_t order = kNotYet;
+    // Posts of the adapter when its queue went, if it was not known then to be posted.
+    std::uint64_t gone_at = 0;
     // Neighbours in posting order, by index; the list of its queue.
     std::uint32_t before = kNone;
     std::uint32_t after = kNone;
@@ -61,15 +82,20 @@ class CqeTable {
     std::uint32_t last = kNone;
   };
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  static constexpr std::uint64_t kNotYet = ~std::uint64_t{0};
 
   Entry* find(std::uint64_t number);
   std::uint64_t number_of(std::uint32_t index) const;
   Posted release(std::uint32_t index);
+  // Takes out unsignaled work requests that were posted before `order`, from an entry backwards.
+  void retire(std::uint32_t from, std::uint64_t order, std::vector<Posted>& retired);
 
   std::vector<Entry> entries_;
   std::vector<std::uint32_t> free_;
   std::unordered_map<std::uint64_t, Ends> queues_;
   std::unordered_set<std::uint32_t> all_signaled_;
+  // Sends that succeeded before whoever posted them came to say so.
+  std::unordered_set<std::uint64_t> early_;
 };
 
 }  // namespace softhca

@@ -154,7 +154,7 @@ void bind_opening(HcaClass& hca) {
                   nb::arg("seed"), nb::arg("icrc_level"), nb::arg("max_mtu"), nb::arg("limits"),
                   nb::arg("windows_2a") = false,
                   "An adapter on the wire, with a driver of its own.")
-      .def("close", &Hca::close, nb::call_guard<nb::gil_scoped_release>());
+      .def("close", &Hca::close, nb::call_guard<GilReleased>());
 }
 
 void bind_events(HcaClass& hca) {

@@ -8,7 +8,7 @@ Hca::Hca(OpenedDevice device)
     : guarded_(std::move(device.adapter)), driver_(std::move(device.driver)) {}
 
 Hca::~Hca() {
-  const nanobind::gil_scoped_release release;
+  const GilReleased released;
   close();
 }
 
@@ -32,7 +32,7 @@ Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out,
                               std::uint64_t patience_ns) {
   const Result<std::size_t> waiting = poll_waiting(cq, out);
   if (!waiting.ok() || waiting.value > 0 || !driver_) return waiting;
-  const nanobind::gil_scoped_release release;
+  const GilReleased released;
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
   const std::uint64_t until_ns = patience_ns == 0 ? 0 : monotonic_ns() + patience_ns;
@@ -51,7 +51,7 @@ Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> ou
     const std::lock_guard lock(guarded_->mutex, std::adopt_lock);
     return guarded_->adapter.poll_cq(cq, out);
   }
-  const nanobind::gil_scoped_release release;
+  const GilReleased released;
   const std::lock_guard lock(guarded_->mutex);
   return guarded_->adapter.poll_cq(cq, out);
 }
@@ -64,7 +64,7 @@ Result<int> Hca::req_notify(std::uint32_t cq, std::uint32_t flags) {
 }
 
 Result<std::optional<AsyncEvent>> Hca::next_async_event() {
-  const nanobind::gil_scoped_release release;
+  const GilReleased released;
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
   AsyncEvent event;
@@ -80,21 +80,21 @@ Result<std::optional<AsyncEvent>> Hca::next_async_event() {
 }
 
 DriverError Hca::join_group(const Gid& group) {
-  const nanobind::gil_scoped_release release;
+  const GilReleased released;
   const InUse in_use(*this);
   if (!driver_) return {};
   return driver_->join_group(group);
 }
 
 DriverError Hca::leave_group(const Gid& group) {
-  const nanobind::gil_scoped_release release;
+  const GilReleased released;
   const InUse in_use(*this);
   if (!driver_) return {};
   return driver_->leave_group(group);
 }
 
 Result<std::optional<DriverCounters>> Hca::driver_counters() {
-  const nanobind::gil_scoped_release release;
+  const GilReleased released;
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
   return driver_ ? std::optional(driver_->counters()) : std::nullopt;

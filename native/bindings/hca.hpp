@@ -15,6 +15,8 @@
 #include <utility>
 
 #include "bindings/cqe_table.hpp"
+#include "bindings/gil.hpp"
+#include "bindings/polled_batches.hpp"
 #include "driver/completion_sink.hpp"
 #include "driver/driver.hpp"
 #include "driver/fork_generation.hpp"
@@ -35,7 +37,7 @@ class Hca {
   // lock and without the GIL. What it wants sent is sent.
   template <class Verb>
   auto call(Verb&& verb) {
-    const nanobind::gil_scoped_release release;
+    const GilReleased released;
     return call_without_gil(std::forward<Verb>(verb));
   }
 
@@ -92,6 +94,9 @@ class Hca {
 
   // Callbacks of work requests under way. Belongs to who holds the GIL.
   CqeTable cqes;
+  PolledBatches batches;
+  // Grows with every post, so that callbacks know what was posted before them. Under the lock.
+  std::uint64_t posted_so_far = 0;
 
   // Membership of the link; nothing to do in a simulation.
   DriverError join_group(const Gid& group);

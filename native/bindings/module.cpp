@@ -13,7 +13,8 @@ NB_MODULE(_adapter, module) {
   bind_work_requests(module);
   bind_packets(module);
   bind_buffers(module);
-  HcaClass hca(module, "Hca", "One adapter under its lock, with a driver or without.");
+  HcaClass hca(module, "Hca", nb::type_slots(hca_slots()),
+               "One adapter under its lock, with a driver or without.");
   bind_device(hca);
   bind_memory(hca);
   bind_queues(hca);

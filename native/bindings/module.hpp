@@ -14,6 +14,8 @@ void bind_work_requests(nb::module_& module);
 void bind_packets(nb::module_& module);
 void bind_buffers(nb::module_& module);
 
+// For the garbage collector: posted work requests hold callbacks, which may hold the device.
+PyType_Slot* hca_slots();
 void bind_device(HcaClass& hca);
 void bind_memory(HcaClass& hca);
 void bind_queues(HcaClass& hca);

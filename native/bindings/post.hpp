@@ -5,9 +5,11 @@
 #include <array>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "bindings/casters.hpp"
+#include "bindings/completions.hpp"
 #include "bindings/hca.hpp"
 #include "bindings/refusal.hpp"
 #include "queue/work_request.hpp"
@@ -43,13 +45,26 @@ template <class Wr, class Submit>
 void post(Hca& hca, nb::handle wrs, PostedTo to, Submit&& submit) {
   std::size_t posted = 0;
   auto submit_all = [&](std::span<const Wr* const> list, std::span<const std::uint64_t> cqes) {
+    std::uint64_t order = 0;
     const Status status = hca.call([&](Adapter& adapter, std::uint64_t now_ns) {
-      return submit(adapter, list, posted, now_ns, cqes);
+      order = hca.posted_so_far;
+      const Status outcome = submit(adapter, list, posted, now_ns, cqes);
+      hca.posted_so_far += posted;
+      return outcome;
     });
-    // A completion may have come already; what was not posted will never have one.
-    for (const std::uint64_t cqe : cqes.subspan(std::min(posted, cqes.size()))) {
-      hca.cqes.remove(cqe);
+    // A completion may have come already; what was not posted will never have one. Nor will what
+    // another thread has destroyed the queue of, which it leaves to us to tell.
+    std::vector<CqeTable::Posted> gone;
+    for (std::size_t i = 0; i < cqes.size(); ++i) {
+      if (cqes[i] == 0) continue;
+      if (i < posted) {
+        CqeTable::Posted posted_too_late = hca.cqes.posted(cqes[i], to, order + i);
+        if (posted_too_late.cqe.is_valid()) gone.push_back(std::move(posted_too_late));
+      } else {
+        hca.cqes.remove(cqes[i]);
+      }
     }
+    for (const CqeTable::Posted& one : gone) tell_forgotten(one.cqe);
     return status;
   };
   if (nb::isinstance<Wr>(wrs)) {

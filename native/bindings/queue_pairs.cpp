@@ -77,14 +77,6 @@ void bind_queue_pairs(HcaClass& hca) {
          },
          nb::arg("init"), "Returns the QPN; `init.cap` becomes what was given.")
       .def(
-          "modify_qp",
-          [](Hca& self, std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask) {
-            demand(self.call([&](Adapter& adapter, std::uint64_t now_ns) {
-              return adapter.modify_qp(qpn, attr, mask, now_ns);
-            }));
-          },
-          nb::arg("qpn"), nb::arg("attr"), nb::arg("mask"))
-      .def(
           "query_qp",
           [](Hca& self, std::uint32_t qpn) {
             QpInit init;
@@ -93,7 +85,6 @@ void bind_queue_pairs(HcaClass& hca) {
             return std::tuple(attr, init);
           },
           nb::arg("qpn"))
-      .def("destroy_qp", verb(&Adapter::destroy_qp), nb::arg("qpn"))
       .def("attach_mcast", &attach_mcast, nb::arg("qpn"), nb::arg("gid"))
       .def("detach_mcast", &detach_mcast, nb::arg("qpn"), nb::arg("gid"));
 }

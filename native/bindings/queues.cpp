@@ -8,6 +8,7 @@ void bind_queues(HcaClass& hca) {
   hca.def("create_cq", verb(&Adapter::create_cq), nb::arg("cqe"))
       .def("destroy_cq", verb(&Adapter::destroy_cq), nb::arg("cq"))
       .def("cq_capacity", verb(&Adapter::cq_capacity), nb::arg("cq"))
+      .def("cq_overflowed", verb(&Adapter::cq_overflowed), nb::arg("cq"))
       .def("resize_cq", verb(&Adapter::resize_cq), nb::arg("cq"), nb::arg("cqe"))
       .def("moderate_cq", verb(&Adapter::moderate_cq), nb::arg("cq"), nb::arg("count"),
            nb::arg("period_ns"))
@@ -22,7 +23,6 @@ void bind_queues(HcaClass& hca) {
       .def("modify_srq", verb(&Adapter::modify_srq), nb::arg("srq"), nb::arg("attr"),
            nb::arg("mask"))
       .def("query_srq", verb(&Adapter::query_srq), nb::arg("srq"))
-      .def("destroy_srq", verb(&Adapter::destroy_srq), nb::arg("srq"))
       .def("srq_number", verb(&Adapter::srq_number), nb::arg("srq"))
       .def(
           "post_srq_recv",

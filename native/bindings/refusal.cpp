@@ -1,6 +1,6 @@
 #include "bindings/refusal.hpp"
 
-#include <cstring>
+#include "bindings/gil.hpp"
 
 namespace nb = nanobind;
 
@@ -21,8 +21,9 @@ void bind_refusal(nb::module_& module) {
 void raise_refusal(const Status& status, nb::handle bad_wr) {
   nb::handle cls = refusal_class != nullptr ? refusal_class : PyExc_OSError;
   nb::object wr = bad_wr.is_valid() ? nb::borrow(bad_wr) : nb::none();
-  nb::object error = cls(status.error, status.argument, status.value, status.rule, wr);
-  PyErr_SetObject(cls.ptr(), error.ptr());
+  const Kept error = call_python(cls, nb::cast(status.error), nb::cast(status.argument),
+                                 nb::cast(status.value), nb::cast(status.rule), wr);
+  if (error.is_valid()) PyErr_SetObject(cls.ptr(), error.ptr());
   throw nb::python_error();
 }
 

@@ -3,6 +3,9 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
+#include <vector>
 
 namespace softhca {
 namespace {
@@ -13,6 +16,73 @@ constexpr std::chrono::milliseconds kStalled{2};
 constexpr std::chrono::seconds kSurplus{5};
 
 std::uint64_t this_thread() { return static_cast<std::uint64_t>(pthread_self()); }
+
+// Which thread has which queue, and which thread waits for which queue to be given back, over all
+// works of the process. Its mutex is the innermost.
+class WaitGraph {
+ public:
+  using Queue = std::pair<const CompletionWork*, std::uint32_t>;
+
+  void has(Queue queue) { insert(holders_, queue); }
+  void gives_back(Queue queue) { erase(holders_, queue); }
+  // False, and nothing is noted, if the thread would wait for itself.
+  bool waits(Queue queue) {
+    const std::lock_guard lock(mutex_);
+    std::vector<Queue> seen;
+    if (leads_here(queue, seen)) return false;
+    waiters_.push_back({queue, this_thread()});
+    return true;
+  }
+  void waits_no_more(Queue queue) { erase(waiters_, queue); }
+
+ private:
+  struct Edge {
+    Queue queue;
+    std::uint64_t thread;
+  };
+
+  // Whether another thread that has the queue waits, directly or not, for one that the caller has.
+  bool leads_here(Queue queue, std::vector<Queue>& seen) const {
+    if (std::ranges::find(seen, queue) != seen.end()) return false;
+    const bool is_first = seen.empty();
+    seen.push_back(queue);
+    return std::ranges::any_of(holders_, [&](const Edge& holder) {
+      if (holder.queue != queue) return false;
+      if (holder.thread == this_thread()) return !is_first;
+      return std::ranges::any_of(waiters_, [&](const Edge& waiter) {
+        return waiter.thread == holder.thread && leads_here(waiter.queue, seen);
+      });
+    });
+  }
+  void insert(std::vector<Edge>& edges, Queue queue) {
+    const std::lock_guard lock(mutex_);
+    edges.push_back({queue, this_thread()});
+  }
+  void erase(std::vector<Edge>& edges, Queue queue) {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find_if(edges, [&](const Edge& edge) {
+      return edge.queue == queue && edge.thread == this_thread();
+    });
+    if (found != edges.end()) edges.erase(found);
+  }
+
+  std::mutex mutex_;
+  std::vector<Edge> holders_;
+  std::vector<Edge> waiters_;
+};
+
+// Never destroyed: threads of the program may outlive its static objects. A child of fork() has a
+// new one, since another thread of the parent may have been at the old one.
+std::atomic<WaitGraph*> graph{nullptr};
+
+WaitGraph& wait_graph() {
+  static const int registered = [] {
+    graph.store(new WaitGraph);
+    return pthread_atfork(nullptr, nullptr, [] { graph.store(new WaitGraph); });
+  }();
+  static_cast<void>(registered);
+  return *graph.load();
+}
 
 }  // namespace
 
@@ -27,12 +97,23 @@ void CompletionWork::remove(std::uint32_t cq) {
   std::erase(ready_, cq);
 }
 
+bool CompletionWork::is_with_others(std::uint32_t cq) const {
+  return std::ranges::any_of(active_, [&](const Active& active) {
+    return active.cq == cq && active.thread != this_thread();
+  });
+}
+
 void CompletionWork::wait_for_others(std::uint32_t cq) {
   std::unique_lock lock(mutex_);
-  given_back_.wait(lock, [&] {
-    return std::ranges::none_of(active_, [&](const Active& active) {
-      return active.cq == cq && active.thread != this_thread();
-    });
+  if (!is_with_others(cq) || !wait_graph().waits({this, cq})) return;
+  given_back_.wait(lock, [&] { return !is_with_others(cq); });
+  wait_graph().waits_no_more({this, cq});
+}
+
+bool CompletionWork::would_wait_for_caller(std::uint32_t cq) {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(active_, [&](const Active& active) {
+    return active.thread == this_thread() && (active.cq == cq || max_threads_ == 1);
   });
 }
 
@@ -73,6 +154,7 @@ CompletionWork::Job CompletionWork::start(std::uint32_t cq) {
   ready_.pop_front();
   queues_[cq] = Stage::RUNNING;
   active_.push_back({Clock::now(), cq, this_thread()});
+  wait_graph().has({this, cq});
   Job job{cq, false};
   if (waiting_ == 0 && threads_ != 0 && threads_ < max_threads_) {
     ++threads_;
@@ -116,6 +198,7 @@ void CompletionWork::give_back(std::uint32_t cq, bool again) {
   const std::lock_guard lock(mutex_);
   active_.remove_if(
       [&](const Active& active) { return active.cq == cq && active.thread == this_thread(); });
+  wait_graph().gives_back({this, cq});
   const auto found = queues_.find(cq);
   if (found != queues_.end()) {
     again = again || found->second == Stage::RUNNING_AND_NOTIFIED;

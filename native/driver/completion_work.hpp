@@ -33,8 +33,13 @@ class CompletionWork final : public CompletionSink {
   void add(std::uint32_t cq);
   // Forgets a queue; who is with it notices by and by.
   void remove(std::uint32_t cq);
-  // Waits until a queue is with no thread but the calling one, which is in a callback of it.
+  // Waits until a queue is with no thread but the calling one, which is in a callback of it. Does
+  // not wait for threads that wait here themselves for the caller: two callbacks that free each
+  // other's queues both go on.
   void wait_for_others(std::uint32_t cq);
+  // True if the queue cannot go on while the calling thread is where it is: in a callback of it, or
+  // in one of another queue for which there is the same thread only.
+  bool would_wait_for_caller(std::uint32_t cq);
 
   void notify(std::uint32_t cq) override;
 
@@ -59,6 +64,8 @@ class CompletionWork final : public CompletionSink {
     std::uint32_t cq;
     std::uint64_t thread;
   };
+
+  bool is_with_others(std::uint32_t cq) const;
 
   Job start(std::uint32_t cq);
   // Threads that are likely to come back soon, and until when that is to be believed.

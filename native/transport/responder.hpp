@@ -47,6 +47,8 @@ class Responder {
   }
   // wr_id of the receive being filled, for captures.
   bool current_receive(std::uint64_t& wr_id) const;
+  // Its token (Completion::cqe); 0 if there is none.
+  std::uint64_t filling_cqe() const { return has_receive_ ? receive_.cqe : 0; }
 
  private:
   static constexpr std::uint32_t kMaxMessageBytes = 1u << 31;  // IBTA Vol 1, 9.4.1.

@@ -4,6 +4,7 @@
 """
 
 from softhca.completion.cqe import Cqe
+from softhca.completion.drain import drain_qp, drain_rq, drain_sq
 from softhca.completion.poll_context import PollContext
 from softhca.invalidation.cache import CacheStatistics, RegistrationCache
 from softhca.invalidation.cached_region import CachedRegion
@@ -167,6 +168,9 @@ __all__ = [
     "WrOpcode",
     "Write",
     "WriteImm",
+    "drain_qp",
+    "drain_rq",
+    "drain_sq",
     "inc_rkey",
     "open",
     "process_cq_direct",

@@ -1236,6 +1236,8 @@ class Hca:
 
     def cq_capacity(self, cq: int) -> int: ...
 
+    def cq_overflowed(self, cq: int) -> bool: ...
+
     def resize_cq(self, cq: int, cqe: int) -> None: ...
 
     def moderate_cq(self, cq: int, count: int, period_ns: int) -> None: ...
@@ -1248,8 +1250,6 @@ class Hca:
 
     def query_srq(self, srq: int) -> SrqAttr: ...
 
-    def destroy_srq(self, srq: int) -> None: ...
-
     def srq_number(self, srq: int) -> int: ...
 
     def post_srq_recv(self, srq: int, wrs: RecvWr | Sequence[RecvWr]) -> None: ...
@@ -1261,11 +1261,7 @@ class Hca:
     def create_qp(self, init: QpInit) -> int:
         """Returns the QPN; `init.cap` becomes what was given."""
 
-    def modify_qp(self, qpn: int, attr: QpAttr, mask: int) -> None: ...
-
     def query_qp(self, qpn: int) -> tuple[QpAttr, QpInit]: ...
-
-    def destroy_qp(self, qpn: int) -> None: ...
 
     def attach_mcast(self, qpn: int, gid: bytes) -> None: ...
 
@@ -1273,12 +1269,18 @@ class Hca:
 
     def poll_cq(self, cq: int, max_entries: int, cls: type[C], patience_ns: int = 0) -> list[C]: ...
 
-    def take_cqes_of_qp(self, qpn: int) -> list[Any]:
-        """Callbacks of a queue pair that was destroyed."""
+    def destroy_qp(self, qpn: int) -> list[Any]:
+        """Returns callbacks that will never run."""
 
-    def take_cqes_of_srq(self, srq: int) -> list[Any]: ...
+    def modify_qp(self, qpn: int, attr: QpAttr, mask: int) -> list[Any]:
+        """Returns callbacks that will never run; of RESET."""
 
-    def take_forgotten_cqes(self, qpn: int, cqs: Sequence[int]) -> list[Any]: ...
+    def destroy_srq(self, srq: int) -> list[Any]:
+        """Returns callbacks that will never run."""
+
+    @property
+    def cqes_under_way(self) -> int:
+        """Posted work requests with a callback that has not run."""
 
     def take_all_cqes(self) -> list[Any]:
         """Callbacks of a device that was closed."""
@@ -1399,6 +1401,9 @@ class CompletionChannel:
     @property
     def closed(self) -> bool: ...
 
+def report_unraisable(error: BaseException, where: object) -> None:
+    """Hands an exception to sys.unraisablehook."""
+
 class CompletionWork:
     """Queues that wait to be processed."""
 
@@ -1407,6 +1412,8 @@ class CompletionWork:
     def remove(self, cq: int) -> None: ...
 
     def wait_for_others(self, cq: int) -> None: ...
+
+    def would_wait_for_caller(self, cq: int) -> bool: ...
 
     def claim_first_thread(self) -> bool: ...
 

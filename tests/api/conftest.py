@@ -10,8 +10,16 @@ import pytest
 import softhca as hca
 from softhca.testing import Wire, open_simulated
 
+from .callbacks import kept
 from .hosts import Host, Pair
 from .tasks import RUNNERS, Body, runner
+
+
+@pytest.fixture(autouse=True)
+def _let_go() -> Iterator[None]:
+    """Lets go of what a test has kept."""
+    yield
+    kept.clear()
 
 
 @pytest.fixture

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from softhca import _adapter
 
 if TYPE_CHECKING:
     from softhca.verbs.cq import CQ
@@ -40,5 +43,15 @@ class Cqe:
     def forgotten(self) -> None:
         """Called when the work request will never complete: its queue pair was reset or destroyed.
 
-        Unsignaled work requests that succeed end without either call.
+        Unsignaled work requests that succeed end without either call. The adapter learns of their
+        success from a later completion of the queue pair: those that had none yet are forgotten.
         """
+
+
+def tell_forgotten(cqes: Iterable[Cqe]) -> None:
+    """Calls `forgotten` of each; what one raises goes to `sys.unraisablehook`."""
+    for cqe in cqes:
+        try:
+            cqe.forgotten()
+        except BaseException as error:
+            _adapter.report_unraisable(error, cqe.forgotten)

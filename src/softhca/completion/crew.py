@@ -6,6 +6,7 @@ import itertools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from softhca import _adapter
 from softhca.completion.poll_context import BUDGETS, MAX_THREADS, PollContext
 
 # How long closing a device waits for callbacks that are running.
-_LONGEST_WAIT_S = 2.0
+LONGEST_WAIT_S = 2.0
 
 
 def vector_count() -> int:
@@ -63,6 +64,10 @@ class Crew:
         """Waits until no other thread runs a callback of a queue that was removed."""
         self._work.wait_for_others(cq)
 
+    def would_wait_for_caller(self, cq: int) -> bool:
+        """True if the queue goes on only when the calling thread returns from a callback."""
+        return self._work.would_wait_for_caller(cq)
+
     def _start_thread(self) -> None:
         thread = threading.Thread(
             target=self._run, name=f"{self._name}-{next(self._numbers)}", daemon=True
@@ -94,12 +99,26 @@ class Crew:
         )
 
     def stop(self) -> None:
-        """Ends the threads; a callback that does not return is left alone after a while."""
+        """Lets the threads go; those in a callback end after it."""
         self._work.stop()
-        deadline = time.monotonic() + _LONGEST_WAIT_S
+
+    def join(self, deadline: float) -> None:
+        """Waits until all threads but the calling one have ended, or `time.monotonic()` is late."""
         for thread in list(self._threads):
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
+
+
+_all_crews: weakref.WeakSet[Crews] = weakref.WeakSet()
+
+
+def join_all() -> None:
+    """Ends the threads of all devices, at the end of the program."""
+    crews = [one for one in _all_crews if one.pid == os.getpid()]  # Not of a parent.
+    for one in crews:
+        one.stop()
+    for one in crews:
+        one.join()
 
 
 class Crews:
@@ -118,6 +137,8 @@ class Crews:
         self._wc_class = wc_class
         self._crews: dict[tuple[PollContext, int], Crew] = {}
         self._lock = threading.Lock()
+        self.pid = os.getpid()
+        _all_crews.add(self)
 
     def of(self, context: PollContext, comp_vector: int) -> Crew:
         """Returns the crew that a queue belongs to, hiring it if it is the first."""
@@ -138,6 +159,12 @@ class Crews:
         return ran
 
     def stop(self) -> None:
-        """Ends all threads."""
+        """Lets all threads go."""
         for crew in list(self._crews.values()):
             crew.stop()
+
+    def join(self) -> None:
+        """Waits for callbacks that are running; one that does not return is left after a while."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        for crew in list(self._crews.values()):
+            crew.join(deadline)

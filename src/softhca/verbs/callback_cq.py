@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from softhca.completion.awaiting import Dispatcher
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
 ExceptionHook = Callable[[BaseException, WC, Any], object]
 
 _UNBOUNDED = (1 << 64) - 1
+
+
+def poll_context_of(context: PollContext) -> PollContext:
+    """Returns the context of a number; EINVAL if it is none."""
+    try:
+        return PollContext(context)
+    except ValueError:
+        rule = "must be a PollContext"
+        raise VerbsError(errno.EINVAL, "poll_context", context, rule) from None
 
 
 class _Failed:
@@ -50,7 +61,15 @@ class CallbackCQ(CQ):
             raised; None leaves it to `sys.unraisablehook`.
     """
 
-    __slots__ = ("_crew", "_processing", "_shared", "on_exception", "poll_context", "private")
+    __slots__ = (
+        "_crew",
+        "_processing",
+        "_processing_thread",
+        "_shared",
+        "on_exception",
+        "poll_context",
+        "private",
+    )
 
     def __init__(
         self,
@@ -61,20 +80,20 @@ class CallbackCQ(CQ):
         poll_context: PollContext = PollContext.SOFTIRQ,
         private: object = None,
         on_exception: ExceptionHook | None = None,
+        shared: bool = False,
     ) -> None:
-        try:
-            self.poll_context = PollContext(poll_context)
-        except ValueError:
-            rule = "must be a PollContext"
-            raise VerbsError(errno.EINVAL, "poll_context", poll_context, rule) from None
+        self.poll_context = poll_context_of(poll_context)
         if on_exception is not None and not callable(on_exception):
             raise TypeError(f"on_exception must be callable, not {type(on_exception).__name__}")
         self.private = private
         self.on_exception = on_exception
         self._processing = threading.Lock()
-        self._shared = False  # Of a pool, which alone frees it.
+        self._processing_thread = 0  # Who holds it.
+        self._shared = shared  # Of a pool, which alone frees it.
         self._crew: Crew | None = None
-        super().__init__(device, unsigned("nr_cqe", nr_cqe, 32), comp_vector=comp_vector)
+        super().__init__(
+            device, unsigned("nr_cqe", nr_cqe, 32), comp_vector=comp_vector, shared=shared
+        )
         if self.poll_context is not PollContext.DIRECT:
             try:
                 self._join_crew(device._crews().of(self.poll_context, self.comp_vector))
@@ -96,15 +115,53 @@ class CallbackCQ(CQ):
     def close(self) -> None:
         """Frees the queue: once it returns, no callback of it runs but the one that calls this.
 
+        It waits for a callback in another thread, unless that callback waits in here itself for the
+        queue whose callback this is: two callbacks that free each other's queues both go on.
+
         Raises:
-            VerbsError: EBUSY, while queue pairs or SRQs complete here, or if it is of a pool.
+            VerbsError: EBUSY, while queue pairs or SRQs complete here; if it is of a pool; or while
+                another thread is in `process_direct`.
         """
         if self._shared:
             rule = "is of the device's pool: give it back with cq_pool_put()"
             raise VerbsError(errno.EBUSY, self.kind, None, rule)
-        super().close()
+        self._close_and_wait(super().close)
+
+    def _close_and_wait(self, close: Callable[[], None]) -> None:
+        # None begins to process it any more, and who does so is the caller.
+        processing = self._processing.acquire(blocking=False)
+        try:
+            if not processing and not self._is_of_this_thread() and not self._inherited():
+                raise VerbsError(errno.EBUSY, self.kind, None, "is in process_direct()")
+            close()
+        finally:
+            if processing:
+                self._processing.release()
         if self._crew is not None and not self._inherited():
             self._crew.wait_for_others(self._handle)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes what completes here, and then the queue, as `close` does."""
+        if self._shared:
+            return
+        self._close_and_wait(self._close_with_children)
+
+    @property
+    def _is_owned(self) -> bool:
+        return self._shared
+
+    def _leave_pool(self) -> None:
+        """Closes a queue of a pool, for the device that closes."""
+        self._shared = False
+        with suppress(VerbsError):  # Something that went astray uses it: it goes with the adapter.
+            self._close_now()
+        if not self._closed:
+            self._forget()
 
     def free(self) -> None:
         """The same as `close` (ib_free_cq)."""
@@ -129,9 +186,11 @@ class CallbackCQ(CQ):
         limit = _UNBOUNDED if budget == -1 else unsigned("budget", budget, 64)
         if not self._processing.acquire(blocking=False):
             raise VerbsError(errno.EBUSY, self.kind, None, "callbacks of it are running")
+        self._processing_thread = threading.get_ident()
         try:
             return self._hca.process_cq(self._handle, limit, self, WC)
         finally:
+            self._processing_thread = 0
             self._processing.release()
 
     def _callback_failed(self, error: BaseException, wc: WC, wr: object) -> object:
@@ -164,6 +223,35 @@ class CallbackCQ(CQ):
 
     def _tasks(self) -> Dispatcher | None:
         return None
+
+    def resize(self, cqe: int) -> None:
+        """Changes how many completions fit; refused for a queue of a pool, which counts on them."""
+        if self._shared:
+            raise VerbsError(errno.EINVAL, self.kind, None, "is of the device's pool, of one size")
+        super().resize(cqe)
+
+    def _with_callbacks(self) -> CallbackCQ:
+        return self
+
+    def _is_of_this_thread(self) -> bool:
+        """True if callbacks can go on only when the calling thread returns from one."""
+        if self._crew is not None:
+            return self._crew.would_wait_for_caller(self._handle)
+        return self._processing_thread == threading.get_ident()
+
+    def _polls_itself(self) -> bool:
+        return self._crew is not None and not self._hca.is_simulated
+
+    def _process_once(self) -> bool:
+        """Runs callbacks here, for a queue that no thread polls; False if it had none."""
+        if self._crew is not None:
+            return self._crew.run_one()
+        if self._processing.locked():
+            return False  # By another thread.
+        return self.process_direct() > 0
+
+    def _has_overflowed(self) -> bool:
+        return self._hca.cq_overflowed(self._handle)
 
     def __repr__(self) -> str:
         return f"<CQ {self._handle} {self.poll_context.name}>"

@@ -15,6 +15,7 @@ from softhca.verbs.lifetime import VerbsObject, alive
 from softhca.verbs.wc import WC
 
 if TYPE_CHECKING:
+    from softhca.verbs.callback_cq import CallbackCQ
     from softhca.verbs.device import Device
 
 
@@ -53,9 +54,11 @@ class CQ(VerbsObject):
         channel: CompChannel | None = None,
         comp_vector: int = 0,
         context: object = None,
+        shared: bool = False,
     ) -> None:
         hca = device._hca
-        parents: list[VerbsObject] = [device]
+        # A queue that users share is the device's own, and does not keep it open.
+        parents: list[VerbsObject] = [] if shared else [device]
         if channel is not None:
             parents.append(alive("channel", channel, CompChannel, hca))
         self.comp_vector = unsigned(
@@ -187,6 +190,10 @@ class CQ(VerbsObject):
         """
         count = unsigned("cq_count", cq_count, 16)
         self._hca.moderate_cq(self._handle, count, unsigned("cq_period", cq_period, 16) * 1000)
+
+    def _with_callbacks(self) -> CallbackCQ | None:
+        """The queue itself, if it calls back."""
+        return None
 
     def _tasks(self) -> Dispatcher | None:
         """Who hands completions to tasks."""

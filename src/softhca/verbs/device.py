@@ -10,10 +10,12 @@ import weakref
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from softhca import _adapter
-from softhca.completion.crew import Crews, vector_count
+from softhca.completion.cqe import Cqe, tell_forgotten
+from softhca.completion.crew import Crews, join_all, vector_count
 from softhca.completion.poll_context import PollContext
+from softhca.completion.pool import CQPool
 from softhca.verbs.attributes import DeviceAttr, PortAttr
-from softhca.verbs.callback_cq import CallbackCQ, ExceptionHook
+from softhca.verbs.callback_cq import CallbackCQ, ExceptionHook, poll_context_of
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.comp_channel import CompChannel
 from softhca.verbs.counters import Counters
@@ -23,7 +25,7 @@ from softhca.verbs.enums import AtomicCap, DeviceCap, IcrcLevel, Mtu, PortState
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.events import AsyncEvent, AsyncEvents, take_event, wait_for_event
 from softhca.verbs.gid import GID
-from softhca.verbs.lifetime import VerbsObject
+from softhca.verbs.lifetime import VerbsObject, alive
 from softhca.verbs.pd import PD
 from softhca.verbs.wc import WC
 from softhca.verbs.xrcd import XRCD
@@ -61,12 +63,14 @@ class Device(VerbsObject):
 
     __slots__ = (
         "_callback_crews",
+        "_cq_pool",
         "_cqs",
         "_gid",
         "_mtu",
         "_qps",
         "_random",
         "_srqs",
+        "_vanished",
         "_vectors",
         "max_rd_atomic",
         "name",
@@ -86,14 +90,24 @@ class Device(VerbsObject):
         self._srqs: weakref.WeakValueDictionary[int, SRQ] = weakref.WeakValueDictionary()
         self._callback_crews: Crews | None = None
         self._vectors = vector_count()
+        self._cq_pool = CQPool(self._vectors, self._alloc_shared_cq)
+        self._vanished: list[Cqe] = []
         super().__init__(hca)
         _open_devices.add(self)
 
     def _destroy(self) -> None:
+        for cq in self._cq_pool.take_all():
+            cq._leave_pool()
         if self._callback_crews is not None:
             self._callback_crews.stop()
         self._hca.close()
-        self._hca.take_all_cqes()
+        self._vanished = self._hca.take_all_cqes()
+
+    def _aftermath(self) -> None:
+        vanished, self._vanished = self._vanished, []
+        tell_forgotten(vanished)
+        if self._callback_crews is not None:
+            self._callback_crews.join()
 
     def _forget(self) -> None:
         if self._inherited():
@@ -108,6 +122,7 @@ class Device(VerbsObject):
             # Python has not, and its parents then refuse. They all go with the adapter.
             self._destroy()
             self._forget_with_children()
+            self._aftermath()
 
     @property
     def adapter(self) -> _adapter.Hca:
@@ -272,12 +287,63 @@ class Device(VerbsObject):
             self._callback_crews = Crews(self._hca, self.name, self._cqs.get, WC)
         return self._callback_crews
 
+    def _alloc_shared_cq(self, nr_cqe: int, vector: int, context: PollContext) -> CallbackCQ:
+        return CallbackCQ(self, nr_cqe, comp_vector=vector, poll_context=context, shared=True)
+
+    def cq_pool_get(
+        self,
+        nr_cqe: int,
+        comp_vector_hint: int = -1,
+        poll_context: PollContext = PollContext.SOFTIRQ,
+    ) -> CallbackCQ:
+        """Takes a share of a completion queue that others use too (ib_cq_pool_get).
+
+        Of the queues on its vector that have room, it is the one with the least in use; a queue of
+        at least 4096 completions is made if none has. They all live as long as the device.
+
+        Args:
+            nr_cqe: Completions that may wait for the caller at most. He gives as many back with
+                `cq_pool_put`, once his queue pairs are closed.
+            comp_vector_hint: Vector, modulo `num_comp_vectors`; -1 for the one with the least in
+                use.
+            poll_context: Where callbacks run; not DIRECT.
+
+        Raises:
+            VerbsError: EINVAL, for DIRECT, and if `nr_cqe` is 0 or above max_cqe; ENOMEM, above
+                max_cq queues.
+        """
+        context = poll_context_of(poll_context)
+        if context is PollContext.DIRECT:
+            rule = "must be polled by threads: who would poll a shared queue for all?"
+            raise VerbsError(errno.EINVAL, "poll_context", context, rule)
+        max_cqe: int = self._hca.limits()["max_cqe"]
+        hint = comp_vector_hint
+        if hint != -1:
+            hint = unsigned("comp_vector_hint", hint, 31)
+        return self._cq_pool.get(_counted("nr_cqe", nr_cqe, max_cqe), hint, context, max_cqe)
+
+    def cq_pool_put(self, cq: CallbackCQ, nr_cqe: int) -> None:
+        """Gives a share back (ib_cq_pool_put); the queue itself stays.
+
+        Raises:
+            VerbsError: EINVAL, if the queue is not of this device's pool, or `nr_cqe` more than
+                what is taken of it.
+        """
+        queue = alive("cq", cq, CallbackCQ, self._hca)
+        self._cq_pool.put(queue, _counted("nr_cqe", nr_cqe, (1 << 32) - 1))
+
     def run_callbacks(self) -> bool:
         """Runs callbacks that are due; for simulated devices, which have no threads.
 
         Returns:
             True if there was anything to do.
+
+        Raises:
+            VerbsError: EOPNOTSUPP, for other devices, whose threads do it.
         """
+        if not self._hca.is_simulated:
+            rule = "is not simulated: its threads run callbacks"
+            raise VerbsError(errno.EOPNOTSUPP, "device", None, rule)
         return self._callback_crews is not None and self._callback_crews.run_ready()
 
     def alloc_dm(self, length: int, log_align_req: int = 0) -> DM:
@@ -358,6 +424,13 @@ class Device(VerbsObject):
 
     def __repr__(self) -> str:
         return f"<Device {self.name}>"
+
+
+def _counted(argument: str, value: int, most: int) -> int:
+    number = unsigned(argument, value, 32, most=most)
+    if number == 0:
+        raise VerbsError(errno.EINVAL, argument, 0, f"must be 1 to {most}")
+    return number
 
 
 def _check_port(port: int) -> None:
@@ -476,9 +549,11 @@ def open(
 
 def _close_all() -> None:
     """Completes captures and frees ports of devices that the program left open at its end."""
-    for device in list(_open_devices):
-        if not device.closed and not device._inherited():
-            device._destroy()
+    left = [one for one in list(_open_devices) if not one.closed and not one._inherited()]
+    # Callbacks that are running may finish while their devices still work.
+    join_all()
+    for device in left:
+        device._destroy()
 
 
 atexit.register(_close_all)

@@ -70,6 +70,14 @@ class VerbsObject:
         raise NotImplementedError
 
     @property
+    def _is_owned(self) -> bool:
+        """True if the library closes the object, and not the program."""
+        return False
+
+    def _aftermath(self) -> None:
+        """What is left to do once the object is destroyed, and no lock is held."""
+
+    @property
     def closed(self) -> bool:
         """True once the object is closed; every verb on it is refused from then on."""
         return self._closed
@@ -100,6 +108,8 @@ class VerbsObject:
                 self._refuse_with_children()
                 self._destroy()
             self._forget()
+        if not self._inherited():
+            self._aftermath()
 
     def _refuse_with_children(self) -> None:
         children = self._live_children()
@@ -166,7 +176,7 @@ class VerbsObject:
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
         # An object whose constructor raised has no field of ours.
-        if getattr(self, "_closed", True) or self._inherited():
+        if getattr(self, "_closed", True) or self._inherited() or self._is_owned:
             return
         try:
             _warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
@@ -174,6 +184,7 @@ class VerbsObject:
             with suppress(OSError):  # The device was closed first.
                 self._let_go()
                 self._destroy()
+                self._aftermath()
             self._forget()
 
     def __reduce__(self) -> str | tuple[Any, ...]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from softhca import _adapter
+from softhca.completion import drain
+from softhca.completion.cqe import Cqe, tell_forgotten
 from softhca.verbs import connection
 from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.attributes import QP_ATTR_MASK, QPAttr, QPCap, QPInitAttr
@@ -14,7 +16,7 @@ from softhca.verbs.awaited_work import AwaitedWork
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
-from softhca.verbs.enums import QPAttrMask, QPState, QPType, SendFlags
+from softhca.verbs.enums import QPState, QPType, SendFlags
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GID, GIDLike
 from softhca.verbs.lifetime import VerbsObject, alive
@@ -38,10 +40,22 @@ class QP(AwaitedWork, VerbsObject):
         type: Service type.
         send_cq: Where its sends complete; None for a target of XRC.
         recv_cq: Where its receives complete; None for XRC, whose SRQ says.
+        srq: Where its receives come from; None if they are posted to the queue pair itself.
         psn: First PSN that `connect` makes it send; random, by the device's seed.
     """
 
-    __slots__ = ("_async_acks", "_groups", "_qpn", "device", "psn", "recv_cq", "send_cq", "type")
+    __slots__ = (
+        "_async_acks",
+        "_groups",
+        "_qpn",
+        "_vanished",
+        "device",
+        "psn",
+        "recv_cq",
+        "send_cq",
+        "srq",
+        "type",
+    )
 
     kind = "qp"
 
@@ -90,10 +104,12 @@ class QP(AwaitedWork, VerbsObject):
         init.cap = cap
         init.sq_sig_all = bool(sq_sig_all)
         self._async_acks = Acknowledgement()
+        self._vanished: list[Cqe] = []
         self._qpn: int = hca.create_qp(init)
         self.device = device
         self.send_cq = send_cq
         self.recv_cq = recv_cq
+        self.srq = srq
         self.type = init.type
         self._groups: set[GID] = set()
         self.psn: int = device._random.getrandbits(24)
@@ -104,10 +120,12 @@ class QP(AwaitedWork, VerbsObject):
         self._async_acks.wait_until_none(self.kind)
 
     def _destroy(self) -> None:
-        self._hca.destroy_qp(self._qpn)
+        self._vanished = self._hca.destroy_qp(self._qpn)
         self.device._qps.pop(self._qpn, None)
-        for cqe in self._hca.take_cqes_of_qp(self._qpn):
-            cqe.forgotten()
+
+    def _aftermath(self) -> None:
+        vanished, self._vanished = self._vanished, []
+        tell_forgotten(vanished)
 
     def _let_go(self) -> None:
         for group in list(self._groups):
@@ -162,11 +180,8 @@ class QP(AwaitedWork, VerbsObject):
         elif attributes or attr_mask is None:
             raise TypeError("modify() takes attr and attr_mask, or keywords")
         mask = unsigned("attr_mask", attr_mask or 0, 32)
-        self._hca.modify_qp(self._qpn, instance("attr", attr, QPAttr).to_native(mask), mask)
-        if mask & QPAttrMask.STATE and attr.qp_state is QPState.RESET:
-            cqs = {cq.handle for cq in (self.send_cq, self.recv_cq) if cq is not None}
-            for cqe in self._hca.take_forgotten_cqes(self._qpn, list(cqs)):
-                cqe.forgotten()
+        native = instance("attr", attr, QPAttr).to_native(mask)
+        tell_forgotten(self._hca.modify_qp(self._qpn, native, mask))
 
     def info(self, srqn: int = 0) -> QPInfo:
         """What a peer needs to connect to this queue pair.
@@ -275,6 +290,18 @@ class QP(AwaitedWork, VerbsObject):
         mw._rkey = rkey
         mw._keep(info.mr)
         return info.remote(rkey)
+
+    def drain_sq(self) -> None:
+        """As `softhca.drain_sq(qp)`: goes to ERR and waits for the callbacks of all sends."""
+        drain.drain_sq(self)
+
+    def drain_rq(self) -> None:
+        """As `softhca.drain_rq(qp)`: goes to ERR and waits for the callbacks of all receives."""
+        drain.drain_rq(self)
+
+    def drain(self) -> None:
+        """As `softhca.drain_qp(qp)`: goes to ERR and waits for the callbacks of all work."""
+        drain.drain_qp(self)
 
     def attach_mcast(self, group: GIDLike) -> None:
         """Receives what is sent to a multicast group (ibv_attach_mcast). UD only.

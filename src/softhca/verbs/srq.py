@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from softhca.completion.cqe import Cqe, tell_forgotten
 from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.attributes import SRQAttr
 from softhca.verbs.checks import unsigned
@@ -25,7 +26,7 @@ class SRQ(VerbsObject):
         srqn: Number by which XRC peers name it; 0 for one that is not of XRC.
     """
 
-    __slots__ = ("_async_acks", "device", "handle", "srqn")
+    __slots__ = ("_async_acks", "_vanished", "device", "handle", "srqn")
 
     kind = "srq"
 
@@ -47,6 +48,7 @@ class SRQ(VerbsObject):
         if cq is not None:
             parents.append(alive("cq", cq, CQ, hca))
         self._async_acks = Acknowledgement()
+        self._vanished: list[Cqe] = []
         self.handle: int = hca.create_srq(
             pd.handle, attr, xrcd.handle if xrcd else 0, cq.handle if cq else 0
         )
@@ -59,10 +61,12 @@ class SRQ(VerbsObject):
         self._async_acks.wait_until_none(self.kind)
 
     def _destroy(self) -> None:
-        self._hca.destroy_srq(self.handle)
+        self._vanished = self._hca.destroy_srq(self.handle)
         self.device._srqs.pop(self.handle, None)
-        for cqe in self._hca.take_cqes_of_srq(self.handle):
-            cqe.forgotten()
+
+    def _aftermath(self) -> None:
+        vanished, self._vanished = self._vanished, []
+        tell_forgotten(vanished)
 
     def post_recv(self, wrs: Recv | Sequence[Recv]) -> None:
         """Posts a receive, or several in order.
