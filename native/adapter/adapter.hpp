@@ -13,7 +13,9 @@
 #include "memory/memory_table.hpp"
 #include "memory/watched_range.hpp"
 #include "queue/completion.hpp"
+#include "queue/completion_outlet.hpp"
 #include "queue/work_request.hpp"
+#include "queue/work_source.hpp"
 #include "transport/attributes.hpp"
 #include "transport/counters.hpp"
 #include "transport/outgoing_packet.hpp"
@@ -169,6 +171,8 @@ class Adapter {
   Result<MrInfo> reg_watched_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t length,
                                 std::uint64_t iova, std::uint32_t access,
                                 std::shared_ptr<const WatchedRange> watched);
+  // The same for memory of any address space.
+  Result<MrInfo> reg_region(const RegionRequest& request);
   Status dereg_mr(std::uint32_t mr);
   // Changes the parts that `flags` (ReregMrFlags) name; keeps the region as it was if refused.
   Result<MrInfo> rereg_mr(std::uint32_t mr, std::uint32_t flags, const RegionRequest& wanted);
@@ -250,6 +254,18 @@ class Adapter {
                    std::uint64_t now_ns, std::span<const std::uint64_t> cqes = {});
   Status post_srq_recv(std::uint32_t srq, std::span<const RecvWr* const> wrs, std::size_t& posted,
                        std::uint64_t now_ns, std::span<const std::uint64_t> cqes = {});
+
+  // --- queues in shared memory (fed_queues.cpp)
+  // -----------------------------------------------------------------------------------------
+  // From now on work requests come from there, and posting them otherwise is refused; completions
+  // go there and are not polled. An XRC initiator cannot be fed: its requests name an SRQ, for
+  // which such queues have no place.
+  Status feed_qp(std::uint32_t qpn, std::shared_ptr<SendSource> sends,
+                 std::shared_ptr<ReceiveSource> receives);
+  Status feed_srq(std::uint32_t srq, std::shared_ptr<ReceiveSource> receives);
+  Status lead_cq(std::uint32_t cq, std::shared_ptr<CompletionOutlet> outlet);
+  // Takes the send requests that wait. One that cannot be posted completes in error.
+  Status ring_doorbell(std::uint32_t qpn, std::uint64_t now_ns);
 
  private:
   struct State;

@@ -269,6 +269,19 @@ Result<QpAttr> Adapter::query_qp(std::uint32_t qpn, QpInit& init) const {
   return qp->query();
 }
 
+Status Adapter::State::post_to(QueuePair& qp, const SendWr& wr, std::uint64_t cqe) {
+  Route route;
+  bool ah_ok = true;
+  if (qp.init.type == QpType::UD) {
+    const AddressHandle* ah = ahs.find(wr.ah);
+    ah_ok = ah != nullptr && ah->pd == qp.init.pd;
+    if (ah_ok) {
+      route = route_to(ah->attr, qp.qpn);
+    }
+  }
+  return qp.post_send(wr, route, ah_ok, cqe);
+}
+
 Status Adapter::post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs,
                           std::size_t& posted, std::uint64_t now_ns,
                           std::span<const std::uint64_t> cqes) {
@@ -279,18 +292,12 @@ Status Adapter::post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs,
   if (qp == nullptr) {
     return no_such("qp", qpn);
   }
+  if (qp->sq.source() != nullptr) {
+    return refuse(EINVAL, "qp", qpn, "is posted to through its mapped send queue");
+  }
   Status status;
   for (const SendWr* wr : wrs) {
-    Route route;
-    bool ah_ok = true;
-    if (qp->init.type == QpType::UD) {
-      const AddressHandle* ah = s.ahs.find(wr->ah);
-      ah_ok = ah != nullptr && ah->pd == qp->init.pd;
-      if (ah_ok) {
-        route = s.route_to(ah->attr, qpn);
-      }
-    }
-    status = qp->post_send(*wr, route, ah_ok, cqes.empty() ? 0 : cqes[posted]);
+    status = s.post_to(*qp, *wr, cqes.empty() ? 0 : cqes[posted]);
     if (!status.ok()) {
       break;
     }
@@ -309,6 +316,9 @@ Status Adapter::post_recv(std::uint32_t qpn, std::span<const RecvWr* const> wrs,
   QueuePair* qp = s.qps.find(qpn);
   if (qp == nullptr) {
     return no_such("qp", qpn);
+  }
+  if (qp->rq.source() != nullptr) {
+    return refuse(EINVAL, "qp", qpn, "is posted to through its mapped receive queue");
   }
   Status status;
   for (const RecvWr* wr : wrs) {

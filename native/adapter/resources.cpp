@@ -38,26 +38,30 @@ Status Adapter::dealloc_pd(std::uint32_t handle) {
   return Status::success();
 }
 
-Result<MrInfo> Adapter::reg_mr(std::uint32_t handle, std::uint64_t address, std::uint64_t length,
+Result<MrInfo> Adapter::reg_mr(std::uint32_t pd, std::uint64_t address, std::uint64_t length,
                                std::uint64_t iova, std::uint32_t access) {
-  return reg_watched_mr(handle, address, length, iova, access, nullptr);
+  return reg_region({pd, address, length, iova, access});
 }
 
-Result<MrInfo> Adapter::reg_watched_mr(std::uint32_t handle, std::uint64_t address,
+Result<MrInfo> Adapter::reg_watched_mr(std::uint32_t pd, std::uint64_t address,
                                        std::uint64_t length, std::uint64_t iova,
                                        std::uint32_t access,
                                        std::shared_ptr<const WatchedRange> watched) {
-  ProtectionDomain* pd = state_->pds.find(handle);
+  return reg_region({pd, address, length, iova, access, std::move(watched)});
+}
+
+Result<MrInfo> Adapter::reg_region(const RegionRequest& request) {
+  ProtectionDomain* pd = state_->pds.find(request.pd);
   if (pd == nullptr) {
-    return no_such("pd", handle);
+    return no_such("pd", request.pd);
   }
-  const Result<std::uint32_t> key = state_->memory_table.register_region(
-      {handle, address, length, iova, access, std::move(watched)});
+  const Result<std::uint32_t> key = state_->memory_table.register_region(request);
   if (!key.ok()) {
     return key.status;
   }
   ++pd->users;
-  return MrInfo{key.value, key.value, (access & kRemoteRights) != 0 ? key.value : 0};
+  const bool remote = (request.access & kRemoteRights) != 0;
+  return MrInfo{key.value, key.value, remote ? key.value : 0};
 }
 
 Status Adapter::dereg_mr(std::uint32_t mr) {
@@ -240,6 +244,9 @@ Status Adapter::post_srq_recv(std::uint32_t handle, std::span<const RecvWr* cons
   SharedReceiveQueue* srq = state_->srqs.find(handle);
   if (srq == nullptr) {
     return no_such("srq", handle);
+  }
+  if (srq->ring.source() != nullptr) {
+    return refuse(EINVAL, "srq", handle, "is posted to through its mapped queue");
   }
   for (const RecvWr* wr : wrs) {
     if (wr->sges.size() > srq->ring.max_sge()) {

@@ -65,6 +65,7 @@ struct Adapter::State final : Services {
   Route route_to(const AhAttr& attr, std::uint32_t qpn) const;
   Status check_ah(const AhAttr& attr) const;
   Status check_attributes(const QueuePair& qp, const QpAttr& attr, std::uint32_t mask) const;
+  Status post_to(QueuePair& qp, const SendWr& wr, std::uint64_t cqe);
   void deliver(QueuePair& qp, const Packet& packet, const Route& route, std::size_t bytes,
                ReceiveReport& report);
 
@@ -90,6 +91,7 @@ struct Adapter::State final : Services {
   // When moderated CQs let go of their events, and which.
   std::set<std::pair<std::uint64_t, std::uint32_t>> held_back;
   std::vector<std::uint32_t> overflowed_cqs;
+  SendWr fetched;  // What was fetched last; keeps its storage.
   std::map<std::array<std::uint8_t, 16>, std::vector<std::uint32_t>> multicast;
 };
 

@@ -25,4 +25,5 @@ NB_MODULE(_adapter, module) {
   bind_simulation(module, hca);
   bind_invalidation(module, hca);
   bind_uabi_listener(module);
+  bind_user_abi(module, hca);
 }

@@ -64,6 +64,47 @@ softhca_cmpxchg_resume:
     .cfi_endproc
     .size softhca_cmpxchg, . - softhca_cmpxchg
 
+    .p2align 4
+    .hidden softhca_load
+    .globl softhca_load
+    .type softhca_load, @function
+softhca_load:
+    .cfi_startproc
+softhca_load_fault:
+    movl (%rdi), %ecx
+    movl %ecx, (%rsi)
+    movl $1, %eax
+    ret
+softhca_load_resume:
+    xorl %eax, %eax
+    ret
+    .cfi_endproc
+    .size softhca_load, . - softhca_load
+
+    .p2align 4
+    .hidden softhca_store
+    .globl softhca_store
+    .type softhca_store, @function
+softhca_store:
+    .cfi_startproc
+softhca_store_fault:
+    movl %esi, (%rdi)
+    movl $1, %eax
+    ret
+softhca_store_resume:
+    xorl %eax, %eax
+    ret
+    .cfi_endproc
+    .size softhca_store, . - softhca_store
+
+    .hidden softhca_load_fault
+    .globl softhca_load_fault
+    .hidden softhca_load_resume
+    .globl softhca_load_resume
+    .hidden softhca_store_fault
+    .globl softhca_store_fault
+    .hidden softhca_store_resume
+    .globl softhca_store_resume
     .hidden softhca_copy_fault
     .globl softhca_copy_fault
     .hidden softhca_copy_resume
@@ -80,8 +121,12 @@ softhca_cmpxchg_resume:
 
 extern "C" {
 std::size_t softhca_copy(void* to, const void* from, std::size_t size);
+int softhca_load(const std::uint32_t* at, std::uint32_t* value);
+int softhca_store(std::uint32_t* at, std::uint32_t value);
 int softhca_xadd(void* at, std::uint64_t addend, std::uint64_t* original);
 int softhca_cmpxchg(void* at, std::uint64_t compare, std::uint64_t swap, std::uint64_t* original);
+extern const char softhca_load_fault[], softhca_load_resume[];
+extern const char softhca_store_fault[], softhca_store_resume[];
 extern const char softhca_copy_fault[], softhca_copy_resume[];
 extern const char softhca_xadd_fault[], softhca_xadd_resume[];
 extern const char softhca_cmpxchg_fault[], softhca_cmpxchg_resume[];
@@ -115,6 +160,10 @@ void on_fault(int number, siginfo_t* info, void* context) {
   const char* resume = nullptr;
   if (at == softhca_copy_fault) {
     resume = softhca_copy_resume;
+  } else if (at == softhca_load_fault) {
+    resume = softhca_load_resume;
+  } else if (at == softhca_store_fault) {
+    resume = softhca_store_resume;
   } else if (at == softhca_xadd_fault) {
     resume = softhca_xadd_resume;
   } else if (at == softhca_cmpxchg_fault) {
@@ -154,6 +203,14 @@ void install_fault_guard() {
 std::size_t guarded_copy(void* to, const void* from, std::size_t size) {
   return softhca_copy(to, from, size);
 }
+
+// The processor keeps the order of loads and that of stores; the calls keep the compiler from
+// changing it.
+bool guarded_load(const std::uint32_t* at, std::uint32_t* value) {
+  return softhca_load(at, value) != 0;
+}
+
+bool guarded_store(std::uint32_t* at, std::uint32_t value) { return softhca_store(at, value) != 0; }
 
 bool guarded_fetch_add(void* at, std::uint64_t addend, std::uint64_t* original) {
   return softhca_xadd(at, addend, original) != 0;

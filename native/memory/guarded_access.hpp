@@ -13,7 +13,9 @@ void install_fault_guard();
 
 // Bytes that were not copied; 0 is success.
 std::size_t guarded_copy(void* to, const void* from, std::size_t size);
-// False on a fault.
+// False on a fault. Loads acquire and stores release.
+bool guarded_load(const std::uint32_t* at, std::uint32_t* value);
+bool guarded_store(std::uint32_t* at, std::uint32_t value);
 bool guarded_fetch_add(void* at, std::uint64_t addend, std::uint64_t* original);
 bool guarded_compare_swap(void* at, std::uint64_t compare, std::uint64_t swap,
                           std::uint64_t* original);

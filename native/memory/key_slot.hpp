@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "memory/address_space.hpp"
 #include "memory/watched_range.hpp"
 #include "vocabulary/enums.hpp"
 
@@ -17,6 +18,7 @@ struct RegionRequest {
   std::uint64_t iova = 0;                                 // What keys address them by.
   std::uint32_t access = 0;                               // AccessFlags.
   std::shared_ptr<const WatchedRange> watched = nullptr;  // What is gone of it, if it is watched.
+  std::shared_ptr<AddressSpace> space = nullptr;          // Null: the table's own.
 };
 
 // A run of bytes of a region that is made of several; pieces lie one behind the other in the

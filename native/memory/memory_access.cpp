@@ -63,16 +63,17 @@ bool MemoryTable::for_each_run(std::uint32_t key, std::uint64_t address, std::ui
   if (length == 0) {
     return true;
   }
+  AddressSpace& space = slot->region.space ? *slot->region.space : space_;
   if (slot->kind != KeyKind::FAST_REGION) {
     const std::uint64_t at = slot->region.address + offset;
     return move_present(slot->region.watched.get(), at, length,
-                        [&] { return move(at, std::uint64_t{0}, length); });
+                        [&] { return move(space, at, std::uint64_t{0}, length); });
   }
   auto piece = std::ranges::upper_bound(slot->pieces, offset, {}, &Piece::begin) - 1;
   for (std::uint64_t done = 0; done < length; ++piece) {
     const std::uint64_t into = offset + done - piece->begin;
     const std::uint64_t step = std::min(piece->length - into, length - done);
-    if (!move(piece->address + into, done, step)) {
+    if (!move(space, piece->address + into, done, step)) {
       return false;
     }
     done += step;
@@ -99,10 +100,10 @@ AccessFault MemoryTable::walk(std::uint32_t pd, std::span<const Sge> sges, std::
     if (!fault.ok()) {
       return fault;
     }
-    const bool moved = for_each_run(sge.lkey, sge.address + offset, step,
-                                    [&](std::uint64_t at, std::uint64_t before, std::uint64_t run) {
-                                      return move(at, done + before, run);
-                                    });
+    const bool moved =
+        for_each_run(sge.lkey, sge.address + offset, step,
+                     [&](AddressSpace& space, std::uint64_t at, std::uint64_t before,
+                         std::uint64_t run) { return move(space, at, done + before, run); });
     if (!moved) {
       return {Reason::MEMORY_GONE, sge.lkey, sge.address + offset, step};
     }
@@ -118,16 +119,16 @@ AccessFault MemoryTable::walk(std::uint32_t pd, std::span<const Sge> sges, std::
 AccessFault MemoryTable::gather(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                                 ByteSpan out) {
   return walk(pd, sges, offset, out.size(), 0,
-              [&](std::uint64_t at, std::uint64_t done, std::uint64_t step) {
-                return space_.copy_in(at, out.subspan(done, step));
+              [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step) {
+                return space.copy_in(at, out.subspan(done, step));
               });
 }
 
 AccessFault MemoryTable::scatter(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                                  ByteView in) {
   return walk(pd, sges, offset, in.size(), kAccessLocalWrite,
-              [&](std::uint64_t at, std::uint64_t done, std::uint64_t step) {
-                return space_.copy_out(at, in.subspan(done, step));
+              [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step) {
+                return space.copy_out(at, in.subspan(done, step));
               });
 }
 
@@ -148,9 +149,8 @@ AccessFault MemoryTable::check_list(std::uint32_t pd, std::span<const Sge> sges,
 AccessFault MemoryTable::read_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                                      ByteSpan out) {
   AccessFault fault = check_remote(who, rkey, address, out.size(), kAccessRemoteRead);
-  const auto copy = [&](std::uint64_t at, std::uint64_t done, std::uint64_t step) {
-    return space_.copy_in(at, out.subspan(done, step));
-  };
+  const auto copy = [&](AddressSpace& space, std::uint64_t at, std::uint64_t done,
+                        std::uint64_t step) { return space.copy_in(at, out.subspan(done, step)); };
   if (fault.ok() && !for_each_run(rkey, address, out.size(), copy)) {
     fault = {Reason::MEMORY_GONE, rkey, address, out.size()};
   }
@@ -160,9 +160,8 @@ AccessFault MemoryTable::read_remote(const Accessor& who, std::uint32_t rkey, st
 AccessFault MemoryTable::write_remote(const Accessor& who, std::uint32_t rkey,
                                       std::uint64_t address, ByteView in) {
   AccessFault fault = check_remote(who, rkey, address, in.size(), kAccessRemoteWrite);
-  const auto copy = [&](std::uint64_t at, std::uint64_t done, std::uint64_t step) {
-    return space_.copy_out(at, in.subspan(done, step));
-  };
+  const auto copy = [&](AddressSpace& space, std::uint64_t at, std::uint64_t done,
+                        std::uint64_t step) { return space.copy_out(at, in.subspan(done, step)); };
   if (fault.ok() && !for_each_run(rkey, address, in.size(), copy)) {
     fault = {Reason::MEMORY_GONE, rkey, address, in.size()};
   }
@@ -179,10 +178,11 @@ AccessFault MemoryTable::exchange_remote(const Accessor& who, std::uint32_t rkey
   }
   bool in_two_places = false;
   const bool done =
-      for_each_run(rkey, address, 8, [&](std::uint64_t at, std::uint64_t, std::uint64_t step) {
-        in_two_places = step != 8;
-        return !in_two_places && exchange(at);
-      });
+      for_each_run(rkey, address, 8,
+                   [&](AddressSpace& space, std::uint64_t at, std::uint64_t, std::uint64_t step) {
+                     in_two_places = step != 8;
+                     return !in_two_places && exchange(space, at);
+                   });
   if (!done) {
     fault = {in_two_places ? Reason::MISALIGNED : Reason::MEMORY_GONE, rkey, address, 8};
   }
@@ -191,29 +191,31 @@ AccessFault MemoryTable::exchange_remote(const Accessor& who, std::uint32_t rkey
 
 AccessFault MemoryTable::fetch_add(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                                    std::uint64_t addend, std::uint64_t& original) {
-  return exchange_remote(who, rkey, address, kAccessRemoteAtomic,
-                         [&](std::uint64_t at) { return space_.fetch_add(at, addend, original); });
+  return exchange_remote(
+      who, rkey, address, kAccessRemoteAtomic,
+      [&](AddressSpace& space, std::uint64_t at) { return space.fetch_add(at, addend, original); });
 }
 
 AccessFault MemoryTable::compare_swap(const Accessor& who, std::uint32_t rkey,
                                       std::uint64_t address, std::uint64_t compare,
                                       std::uint64_t swap, std::uint64_t& original) {
-  return exchange_remote(who, rkey, address, kAccessRemoteAtomic, [&](std::uint64_t at) {
-    return space_.compare_swap(at, compare, swap, original);
-  });
+  return exchange_remote(who, rkey, address, kAccessRemoteAtomic,
+                         [&](AddressSpace& space, std::uint64_t at) {
+                           return space.compare_swap(at, compare, swap, original);
+                         });
 }
 
 // Reads, computes, and exchanges if nobody changed the word meanwhile; else once more.
 template <class Change>
 AccessFault MemoryTable::change_word(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                                      std::uint32_t access, Change change, std::uint64_t& original) {
-  return exchange_remote(who, rkey, address, access, [&](std::uint64_t at) {
+  return exchange_remote(who, rkey, address, access, [&](AddressSpace& space, std::uint64_t at) {
     // Comparing with anything tells what is there.
     std::uint64_t expected = 0;
-    if (!space_.compare_swap(at, 0, 0, expected)) {
+    if (!space.compare_swap(at, 0, 0, expected)) {
       return false;
     }
-    while (space_.compare_swap(at, expected, change(expected), original)) {
+    while (space.compare_swap(at, expected, change(expected), original)) {
       if (original == expected) {
         return true;
       }

@@ -51,6 +51,7 @@ void MemoryTable::free_slot(KeySlot& slot) {
   slot.pieces = {};
   slot.mapped_pieces = {};
   slot.region.watched.reset();
+  slot.region.space.reset();
   free_.push_back(slot.handle >> 8);
 }
 
@@ -82,12 +83,16 @@ const KeySlot* MemoryTable::slot_of(std::uint32_t key) const {
 }
 
 const KeySlot* MemoryTable::find_object(std::uint32_t handle) const {
-  const std::uint32_t index = handle >> 8;
+  const KeySlot* slot = find_index(handle);
+  return slot != nullptr && slot->handle == handle ? slot : nullptr;
+}
+
+const KeySlot* MemoryTable::find_index(std::uint32_t key) const {
+  const std::uint32_t index = key >> 8;
   if (index == 0 || index >= slots_.size()) {
     return nullptr;
   }
-  const KeySlot& slot = slots_[index];
-  return slot.live && slot.handle == handle ? &slot : nullptr;
+  return slots_[index].live ? &slots_[index] : nullptr;
 }
 
 }  // namespace softhca

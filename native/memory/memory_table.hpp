@@ -109,6 +109,8 @@ class MemoryTable {
   AccessFault invalidate(const Accessor& who, std::uint32_t key, bool by_peer);
   // What has this handle, with its present key; null if there is nothing.
   const KeySlot* find_object(std::uint32_t handle) const;
+  // The same for who knows one of its keys, be it stale.
+  const KeySlot* find_index(std::uint32_t key) const;
   static std::uint32_t key_of(const KeySlot& slot) { return (slot.handle & ~0xffu) | slot.tag; }
 
   // --- access (memory_access.cpp)
@@ -145,7 +147,7 @@ class MemoryTable {
   AccessFault check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                           std::uint64_t length, bool whole, std::uint32_t access) const;
 
-  // Reads this process's memory without any key, for inline data. False if it is not there.
+  // Reads the table's own space without any key, for inline data. False if it is not there.
   bool read_inline(std::uint64_t address, ByteSpan out) { return space_.copy_in(address, out); }
 
  private:
@@ -166,12 +168,12 @@ class MemoryTable {
                           std::uint64_t length, std::uint32_t access) const;
   Reason check_range(const KeySlot& slot, std::uint64_t address, std::uint64_t length,
                      std::uint32_t access) const;
-  // Calls `move(address, done, step)` for each run of bytes that a checked range consists of;
-  // false, as soon as it is.
+  // Calls `move(space, address, done, step)` for each run of bytes that a checked range consists
+  // of; false, as soon as it is.
   template <class Move>
   bool for_each_run(std::uint32_t key, std::uint64_t address, std::uint64_t length,
                     Move move) const;
-  // Checks an access to a word and runs `exchange(place)` on its eight bytes.
+  // Checks an access to a word and runs `exchange(space, place)` on its eight bytes.
   template <class Exchange>
   AccessFault exchange_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                               std::uint32_t access, Exchange exchange);

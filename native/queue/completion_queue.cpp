@@ -1,6 +1,7 @@
 #include "queue/completion_queue.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace softhca {
 
@@ -8,16 +9,36 @@ CompletionQueue::Push CompletionQueue::push(const Completion& completion) {
   if (overflowed_) {
     return Push::DISCARDED;
   }
-  if (tail_ - head_ >= ring_.size()) {
+  if (!add(completion)) {
     overflowed_ = true;
     return Push::OVERFLOW;
   }
-  ring_[tail_++ % ring_.size()] = completion;
   if (!fires(completion) || hold_back(completion)) {
     return Push::ADDED;
   }
   notify_now();
   return Push::ADDED_AND_NOTIFY;
+}
+
+bool CompletionQueue::add(const Completion& completion) {
+  if (outlet_) {
+    return outlet_->put(completion);
+  }
+  if (tail_ - head_ >= ring_.size()) {
+    return false;
+  }
+  ring_[tail_++ % ring_.size()] = completion;
+  return true;
+}
+
+bool CompletionQueue::lead_to(std::shared_ptr<CompletionOutlet> outlet) {
+  if (outlet_ && !outlet->continue_from(*outlet_)) {
+    return false;
+  }
+  outlet_ = std::move(outlet);
+  ring_ = {};
+  head_ = tail_ = 0;
+  return true;
 }
 
 bool CompletionQueue::fires(const Completion& completion) const {
@@ -90,6 +111,10 @@ void CompletionQueue::purge(std::uint32_t qpn) {
 bool CompletionQueue::resize(std::uint32_t capacity) {
   if (capacity < count()) {
     return false;
+  }
+  capacity_ = capacity;
+  if (outlet_) {
+    return true;
   }
   std::vector<Completion> larger(capacity);
   const std::size_t kept = poll(larger);

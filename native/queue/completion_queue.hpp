@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "queue/completion.hpp"
+#include "queue/completion_outlet.hpp"
 #include "vocabulary/time.hpp"
 
 namespace softhca {
@@ -16,11 +18,13 @@ class CompletionQueue {
   enum class Push : std::uint8_t { ADDED, ADDED_AND_NOTIFY, OVERFLOW, DISCARDED };
 
   CompletionQueue(std::uint32_t handle, std::uint32_t capacity)
-      : handle_(handle), ring_(capacity) {}
+      : handle_(handle), capacity_(capacity), ring_(capacity) {}
 
   std::uint32_t handle() const { return handle_; }
-  std::uint32_t capacity() const { return static_cast<std::uint32_t>(ring_.size()); }
-  std::uint32_t count() const { return static_cast<std::uint32_t>(tail_ - head_); }
+  std::uint32_t capacity() const { return capacity_; }
+  std::uint32_t count() const {
+    return static_cast<std::uint32_t>(tail_ - head_) + (outlet_ ? outlet_->count() : 0);
+  }
 
   // OVERFLOW is said once; the queue is then dead, and later pushes are DISCARDED. Changes
   // notify_deadline_ns(); the time is the completion's.
@@ -28,6 +32,9 @@ class CompletionQueue {
   std::size_t poll(std::span<Completion> out);
 
   bool overflowed() const { return overflowed_; }
+  // From now on completions go there; those that wait in another outlet go along. False, and
+  // nothing is changed: it cannot take as many. Precondition: none wait here.
+  bool lead_to(std::shared_ptr<CompletionOutlet> outlet);
 
   // Arms for the next completion added from now on. Arming for any upgrades; the other way round
   // changes nothing.
@@ -41,10 +48,13 @@ class CompletionQueue {
   // Lets go of it; true if there was one.
   bool notify_now();
 
-  // Takes out what belongs to a queue pair that is being destroyed.
+  // Takes out what belongs to a queue pair that is being destroyed; not from an outlet, which is in
+  // the hands of whoever polls it.
   void purge(std::uint32_t qpn);
   // False: `capacity` is below what waits in it. Keeps content and order.
   bool resize(std::uint32_t capacity);
+
+  CompletionOutlet* outlet() const { return outlet_.get(); }
 
   template <class Visit>
   void for_each(Visit visit) const {
@@ -57,11 +67,14 @@ class CompletionQueue {
   std::uint32_t users = 0;    // Queue pairs and SRQs that complete here.
 
  private:
+  bool add(const Completion& completion);
   bool fires(const Completion& completion) const;
   bool hold_back(const Completion& completion);
 
   std::uint32_t handle_;
-  std::vector<Completion> ring_;
+  std::uint32_t capacity_;
+  std::shared_ptr<CompletionOutlet> outlet_;
+  std::vector<Completion> ring_;  // Empty where there is an outlet.
   std::uint64_t head_ = 0;
   std::uint64_t tail_ = 0;
   Arming arming_ = Arming::NONE;

@@ -12,6 +12,21 @@ void ReceiveRing::allocate(std::uint32_t capacity, std::uint32_t max_sge) {
   sges_.resize(slots * max_sge);
 }
 
+void ReceiveRing::reset() {
+  head_ = tail_ = 0;
+  if (source_) {
+    source_->reset();
+  }
+}
+
+bool ReceiveRing::fetch() {
+  if (!source_->next(fetched_, max_sge_)) {
+    return false;
+  }
+  push(fetched_.wr_id, fetched_.sges);
+  return true;
+}
+
 void ReceiveRing::push(std::uint64_t wr_id, std::span<const Sge> sges, std::uint64_t cqe) {
   const std::size_t slot = tail_ % entries_.size();
   entries_[slot] = {wr_id, cqe, static_cast<std::uint32_t>(sges.size())};

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "queue/work_request.hpp"
+#include "queue/work_source.hpp"
 
 namespace softhca {
 
@@ -21,11 +24,17 @@ struct TakenReceive {
 class ReceiveRing {
  public:
   void allocate(std::uint32_t capacity, std::uint32_t max_sge);
-  void reset() { head_ = tail_ = 0; }
+  void reset();
+  // Receives are then fetched one by one, when they are wanted.
+  void feed_from(std::shared_ptr<ReceiveSource> source) { source_ = std::move(source); }
+  ReceiveSource* source() const { return source_.get(); }
 
   bool full() const { return tail_ - head_ >= capacity_; }
-  bool empty() const { return head_ == tail_; }
-  std::uint32_t count() const { return static_cast<std::uint32_t>(tail_ - head_); }
+  // Fetches from the source, if there is one.
+  bool empty() { return head_ == tail_ && (source_ == nullptr || !fetch()); }
+  std::uint32_t count() const {
+    return static_cast<std::uint32_t>(tail_ - head_) + (source_ ? source_->count() : 0);
+  }
   std::uint32_t capacity() const { return capacity_; }
   std::uint32_t max_sge() const { return max_sge_; }
 
@@ -40,6 +49,10 @@ class ReceiveRing {
     std::uint64_t cqe = 0;
     std::uint32_t sge_count = 0;
   };
+  bool fetch();
+
+  std::shared_ptr<ReceiveSource> source_;
+  RecvWr fetched_;
   std::vector<Entry> entries_;
   std::vector<Sge> sges_;
   std::uint32_t capacity_ = 0;

@@ -3,14 +3,18 @@
 //
 //   freed <= oldest <= tail:  [freed, oldest) is done but keeps its slots until a later entry makes
 //   a completion (what libibverbs documents for unsignaled work requests); [oldest, tail) is still
-//   to be completed.
+//   to be completed. Where a source feeds the queue, slots are free as soon as they are done: who
+//   posts counts them in the source.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "queue/work_request.hpp"
+#include "queue/work_source.hpp"
 #include "vocabulary/bytes.hpp"
 #include "vocabulary/route.hpp"
 
@@ -38,6 +42,7 @@ struct SendWqe {
   MemoryWork memory;                // BIND_MW, REG_MR.
   std::uint64_t length = 0;         // Bytes of the message.
   bool bad_address_handle = false;  // UD: the handle named nothing usable at posting.
+  Reason refused = Reason::NONE;    // See SendWr.
   Route route;                      // UD: where to; copied, so that the handle may go.
   bool started = false;             // It has its PSNs.
   std::uint32_t first_psn = 0;
@@ -79,8 +84,15 @@ class SendQueue {
  public:
   // `max_inline` bytes of inline data per entry.
   void allocate(std::uint32_t capacity, std::uint32_t max_sge, std::uint32_t max_inline);
+  void feed_from(std::shared_ptr<SendSource> source) { source_ = std::move(source); }
+  SendSource* source() const { return source_.get(); }
   // Forgets everything in it.
-  void reset() { freed_ = oldest_ = tail_ = 0; }
+  void reset() {
+    freed_ = oldest_ = tail_ = 0;
+    if (source_) {
+      source_->reset();
+    }
+  }
 
   bool full() const { return tail_ - freed_ >= entries_.size(); }
   bool empty() const { return oldest_ == tail_; }
@@ -107,12 +119,17 @@ class SendQueue {
     if (made_completion) {
       freed_ = oldest_;
     }
+    if (source_) {
+      freed_ = oldest_;
+      source_->finished();
+    }
   }
 
  private:
   std::vector<SendWqe> entries_;
   std::vector<Sge> sges_;
   std::vector<std::uint8_t> inline_;
+  std::shared_ptr<SendSource> source_;
   std::uint32_t max_sge_ = 0;
   std::uint32_t max_inline_ = 0;
   std::uint64_t freed_ = 0;

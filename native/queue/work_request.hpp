@@ -46,6 +46,8 @@ struct SendWr {
   std::uint32_t remote_qkey = 0;  // Most significant bit set: use the QP's own.
   std::uint32_t xrc_srqn = 0;     // XRC_SEND.
   MemoryWork memory;
+  // Fetched from a queue, and no request that can run: it fails when its turn comes.
+  Reason refused = Reason::NONE;
   std::vector<Sge> sges;
 };
 

@@ -59,7 +59,9 @@ Status QueuePair::check_request(const SendWr& wr, std::uint64_t& length) const {
     if (!may_be_inline(wr.opcode)) {
       return refuse(EINVAL, "inline", 1, "the work request has nothing to send inline");
     }
-    if (length > init.cap.max_inline_data) {
+    // An ATOMIC WRITE fetched from a queue has its eight bytes there, as part of the request.
+    const bool part = wr.opcode == WrOpcode::ATOMIC_WRITE && length == 8 && sq.source() != nullptr;
+    if (length > init.cap.max_inline_data && !part) {
       return refuse(EINVAL, "inline", length, "is above the queue pair's max_inline_data");
     }
   }
@@ -100,6 +102,7 @@ Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok, std::
   wqe.remote_qkey = wr.remote_qkey;
   wqe.xrc_srqn = wr.xrc_srqn;
   wqe.memory = wr.memory;
+  wqe.refused = wr.refused;
   wqe.length = length;
   wqe.route = to;
   wqe.bad_address_handle = init.type == QpType::UD && !ah_ok;

@@ -1,5 +1,7 @@
 #include "transport/queue_pair.hpp"
 
+#include <algorithm>
+
 #include "wire/icrc.hpp"
 
 namespace softhca {
@@ -62,7 +64,9 @@ QueuePair::QueuePair(Services& adapter_services, std::uint32_t number, const QpI
       responder(*this) {
   attr.cap = init.cap;
   if (init.type != QpType::XRC_RECV) {
-    sq.allocate(init.cap.max_send_wr, init.cap.max_send_sge, init.cap.max_inline_data);
+    // Room for the eight bytes of an ATOMIC WRITE, whatever was asked for.
+    sq.allocate(init.cap.max_send_wr, init.cap.max_send_sge,
+                std::max<std::uint32_t>(init.cap.max_inline_data, 8));
   }
   if (queues.srq == nullptr && init.type != QpType::XRC_RECV && init.type != QpType::XRC_SEND) {
     rq.allocate(init.cap.max_recv_wr, init.cap.max_recv_sge);

@@ -39,6 +39,8 @@ class QueuePair {
   // `cqe` comes back in the completion.
   Status post_send(const SendWr& wr, const Route& route, bool ah_ok, std::uint64_t cqe);
   Status post_recv(const RecvWr& wr, std::uint64_t cqe);
+  // Whether the present state takes send requests.
+  Status check_post_state() const;
 
   // --- packets
   // ---------------------------------------------------------------------------------------------------------
@@ -96,7 +98,6 @@ class QueuePair {
 
   void to_reset();
   void to_error_by_user();
-  Status check_post_state() const;
   Status check_request(const SendWr& wr, std::uint64_t& length) const;
 };
 

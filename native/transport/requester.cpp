@@ -147,6 +147,9 @@ bool Requester::begin(SendWqe& wqe) {
     fail(current_, status, {reason, 0, 0, wqe.length}, false);
     return false;
   };
+  if (wqe.refused != Reason::NONE) {
+    return refuse_start(WcStatus::LOC_QP_OP_ERR, wqe.refused);
+  }
   if (!legal_opcode(qp_.init.type, wqe.opcode)) {
     return refuse_start(WcStatus::LOC_QP_OP_ERR, Reason::UNSUPPORTED);
   }

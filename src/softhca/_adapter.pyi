@@ -1315,6 +1315,23 @@ class Hca:
 
     def reg_watched_mr(self, pd: int, address: int, length: int, iova: int, access: int, watch: Watch) -> MrInfo: ...
 
+    def reg_process_mr(self, pd: int, memory: ProcessMemory, address: int, length: int, iova: int, access: int) -> MrInfo: ...
+
+    def map_qp(self, qpn: int, sq: MappedRing, rq: MappedRing | None) -> None:
+        """Feeds a queue pair in RESET from rings from then on."""
+
+    def map_srq(self, srq: int, ring: MappedRing) -> None: ...
+
+    def map_cq(self, cq: int, ring: MappedRing) -> None:
+        """Completions go to the ring; those that wait in another ring go along."""
+
+    def ring_doorbell(self, qpn: int) -> None: ...
+
+    def create_pipe_sink(self, write_fd: int, user_handle: int) -> tuple[PipeSink, int]:
+        """
+        A sink that writes to a pipe that does not block, and the number that attach_cq() takes.
+        """
+
 class Completion:
     """One entry of a completion queue; immutable."""
 
@@ -1584,3 +1601,55 @@ def launch(path: str, arguments: Sequence[str], environment: Sequence[str], firs
     """
     Starts a program under the filter; returns its process and the listener.
     """
+
+class ProcessMemory:
+    """The memory of another process."""
+
+    @staticmethod
+    def open(pid: int) -> ProcessMemory: ...
+
+    def read(self, address: int, length: int) -> bytes | None:
+        """None if any of it is not there."""
+
+    def write(self, address: int, bytes: bytes) -> bool:
+        """False if any of it is not there."""
+
+    @property
+    def pidfd(self) -> int:
+        """Readable once the process has ended."""
+
+class MappedRing:
+    """A queue that a program maps."""
+
+    def __init__(self, element_bytes: int, elements: int, fd: int = -1, offset: int = 0) -> None:
+        """
+        Both numbers are rounded up to powers of two; one element always stays free. Lies at an offset of a file, of which it takes `size_for()` bytes; by default in one of its own.
+        """
+
+    @staticmethod
+    def size_for(element_bytes: int, elements: int) -> int:
+        """Bytes to map: whole pages."""
+
+    @property
+    def fd(self) -> int: ...
+
+    @property
+    def offset(self) -> int:
+        """Where in the file to map it."""
+
+    @property
+    def size(self) -> int:
+        """How much to map: whole pages."""
+
+    @property
+    def element_bytes(self) -> int: ...
+
+    @property
+    def elements(self) -> int: ...
+
+class PipeSink:
+    """Completion events of a queue as records in a pipe."""
+
+    @property
+    def written(self) -> int:
+        """Records so far."""

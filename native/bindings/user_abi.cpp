@@ -1,0 +1,154 @@
+// What serves unmodified programs: their memory, and queues that they map.
+
+#include <nanobind/stl/shared_ptr.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "bindings/module.hpp"
+#include "bindings/refusal.hpp"
+#include "bindings/verb.hpp"
+#include "uabi/mapped_queues.hpp"
+#include "uabi/pipe_sink.hpp"
+#include "uabi/process_memory.hpp"
+#include "uabi/rxe_layout.hpp"
+
+namespace softhca {
+namespace {
+
+using Memory = std::shared_ptr<ProcessMemory>;
+using Ring = std::shared_ptr<MappedRing>;
+
+// More than any structure of the user ABI; a length is a program's word.
+constexpr std::size_t kMaxReadBytes = 1u << 24;
+
+std::optional<nb::bytes> read_memory(ProcessMemory& self, std::uint64_t address,
+                                     std::size_t length) {
+  if (length > kMaxReadBytes) return std::nullopt;
+  std::vector<std::uint8_t> bytes(length);
+  if (!self.copy_in(address, bytes)) return std::nullopt;
+  return bytes_of(bytes);
+}
+
+Status check_element(const MappedRing& ring, const char* argument, std::size_t header) {
+  if (ring.element_bytes() >= header) return Status::success();
+  return refuse(EINVAL, argument, ring.element_bytes(), "has elements that are too small");
+}
+
+Status map_qp(Adapter& adapter, std::uint32_t qpn, const Ring& sq, const Ring& rq) {
+  QpInit init;
+  if (const Result<QpAttr> attr = adapter.query_qp(qpn, init); !attr.ok()) return attr.status;
+  if (sq->mask() > init.cap.max_send_wr) {
+    return refuse(EINVAL, "sq", sq->elements(), "has more than max_send_wr + 1 elements");
+  }
+  Status status = check_element(*sq, "sq", kSendElementHeader);
+  if (status.ok() && rq) status = check_element(*rq, "rq", kReceiveElementHeader);
+  if (!status.ok()) return status;
+  return adapter.feed_qp(qpn, std::make_shared<MappedSendQueue>(sq, init.type == QpType::UD),
+                         rq ? std::make_shared<MappedReceiveQueue>(rq) : nullptr);
+}
+
+Status map_srq(Adapter& adapter, std::uint32_t srq, const Ring& ring) {
+  if (Status status = check_element(*ring, "ring", kReceiveElementHeader); !status.ok()) {
+    return status;
+  }
+  return adapter.feed_srq(srq, std::make_shared<MappedReceiveQueue>(ring));
+}
+
+void bind_objects(nb::module_& module) {
+  nb::class_<ProcessMemory>(module, "ProcessMemory", "The memory of another process.")
+      .def_static(
+          "open", [](int pid) { return demand(ProcessMemory::open(pid)); }, nb::arg("pid"))
+      .def("read", &read_memory, nb::arg("address"), nb::arg("length"),
+           "None if any of it is not there.")
+      .def(
+          "write",
+          [](ProcessMemory& self, std::uint64_t address, const nb::bytes& bytes) {
+            return self.copy_out(address, view_of(bytes));
+          },
+          nb::arg("address"), nb::arg("bytes"), "False if any of it is not there.")
+      .def_prop_ro("pidfd", &ProcessMemory::pidfd, "Readable once the process has ended.");
+  nb::class_<MappedRing>(module, "MappedRing", "A queue that a program maps.")
+      .def(
+          nb::new_([](std::uint32_t element_bytes, std::uint32_t elements, int fd,
+                      std::uint64_t offset) {
+            return demand(MappedRing::make(fd, offset, element_bytes, elements));
+          }),
+          nb::arg("element_bytes"), nb::arg("elements"), nb::arg("fd") = -1, nb::arg("offset") = 0,
+          "Both numbers are rounded up to powers of two; one element always stays free. Lies at an "
+          "offset of a file, of which it takes `size_for()` bytes; by default in one of its own.")
+      .def_static(
+          "size_for",
+          [](std::uint32_t element_bytes, std::uint32_t elements) {
+            return demand(MappedRing::size_for(element_bytes, elements)).bytes;
+          },
+          nb::arg("element_bytes"), nb::arg("elements"), "Bytes to map: whole pages.")
+      .def_prop_ro("fd", &MappedRing::fd)
+      .def_prop_ro("offset", &MappedRing::offset, "Where in the file to map it.")
+      .def_prop_ro("size", &MappedRing::bytes, "How much to map: whole pages.")
+      .def_prop_ro("element_bytes", &MappedRing::element_bytes)
+      .def_prop_ro("elements", &MappedRing::elements);
+  nb::class_<PipeSink>(module, "PipeSink", "Completion events of a queue as records in a pipe.")
+      .def_prop_ro("written", &PipeSink::written, "Records so far.");
+}
+
+}  // namespace
+
+void bind_user_abi(nb::module_& module, HcaClass& hca) {
+  bind_objects(module);
+  hca.def(
+         "reg_process_mr",
+         [](Hca& self, std::uint32_t pd, const Memory& memory, std::uint64_t address,
+            std::uint64_t length, std::uint64_t iova, std::uint32_t access) {
+           const RegionRequest request{pd, address, length, iova, access, nullptr, memory};
+           return demand(self.call([&](Adapter& adapter) { return adapter.reg_region(request); }));
+         },
+         nb::arg("pd"), nb::arg("memory"), nb::arg("address"), nb::arg("length"), nb::arg("iova"),
+         nb::arg("access"))
+      .def(
+          "map_qp",
+          [](Hca& self, std::uint32_t qpn, const Ring& sq, const std::optional<Ring>& rq) {
+            demand(self.call(
+                [&](Adapter& adapter) { return map_qp(adapter, qpn, sq, rq.value_or(nullptr)); }));
+          },
+          nb::arg("qpn"), nb::arg("sq"), nb::arg("rq").none(),
+          "Feeds a queue pair in RESET from rings from then on.")
+      .def(
+          "map_srq",
+          [](Hca& self, std::uint32_t srq, const Ring& ring) {
+            demand(self.call([&](Adapter& adapter) { return map_srq(adapter, srq, ring); }));
+          },
+          nb::arg("srq"), nb::arg("ring"))
+      .def(
+          "map_cq",
+          [](Hca& self, std::uint32_t cq, const Ring& ring) {
+            const auto outlet = std::make_shared<MappedCompletions>(ring);
+            demand(self.call([&](Adapter& adapter) { return adapter.lead_cq(cq, outlet); }));
+          },
+          nb::arg("cq"), nb::arg("ring"),
+          "Completions go to the ring; those that wait in another ring go along.")
+      .def(
+          "ring_doorbell",
+          [](Hca& self, std::uint32_t qpn) {
+            demand(self.call([&](Adapter& adapter, std::uint64_t now_ns) {
+              return adapter.ring_doorbell(qpn, now_ns);
+            }));
+          },
+          nb::arg("qpn"))
+      .def(
+          "create_pipe_sink",
+          [](Hca& self, int write_fd, std::uint64_t user_handle) {
+            const auto sink = std::make_shared<PipeSink>(write_fd, user_handle);
+            if (!sink->is_open()) {
+              raise_refusal(refuse(EBADF, "write_fd", 0, "cannot be duplicated"));
+            }
+            return std::tuple(sink, self.completion_sinks().add(sink));
+          },
+          nb::arg("write_fd"), nb::arg("user_handle"),
+          "A sink that writes to a pipe that does not block, and the number that attach_cq() "
+          "takes.");
+}
+
+}  // namespace softhca
