@@ -3,15 +3,14 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <memory>
 #include <vector>
 
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
 #include "bindings/verb.hpp"
+#include "uabi/event_pipe.hpp"
 #include "uabi/mapped_queues.hpp"
-#include "uabi/pipe_sink.hpp"
 #include "uabi/process_memory.hpp"
 #include "uabi/rxe_layout.hpp"
 
@@ -30,6 +29,11 @@ std::optional<nb::bytes> read_memory(ProcessMemory& self, std::uint64_t address,
   std::vector<std::uint8_t> bytes(length);
   if (!self.copy_in(address, bytes)) return std::nullopt;
   return bytes_of(bytes);
+}
+
+Ring make_ring(std::uint32_t element_bytes, std::uint32_t elements,
+               const std::optional<std::shared_ptr<RingFile>>& file) {
+  return demand(MappedRing::make(file ? *file : demand(RingFile::make()), element_bytes, elements));
 }
 
 Status check_element(const MappedRing& ring, const char* argument, std::size_t header) {
@@ -70,28 +74,24 @@ void bind_objects(nb::module_& module) {
           },
           nb::arg("address"), nb::arg("bytes"), "False if any of it is not there.")
       .def_prop_ro("pidfd", &ProcessMemory::pidfd, "Readable once the process has ended.");
+  nb::class_<RingFile>(module, "RingFile", "What a program maps its queues from.")
+      .def(nb::new_([] { return demand(RingFile::make()); }))
+      .def_prop_ro("fd", &RingFile::fd);
   nb::class_<MappedRing>(module, "MappedRing", "A queue that a program maps.")
-      .def(
-          nb::new_([](std::uint32_t element_bytes, std::uint32_t elements, int fd,
-                      std::uint64_t offset) {
-            return demand(MappedRing::make(fd, offset, element_bytes, elements));
-          }),
-          nb::arg("element_bytes"), nb::arg("elements"), nb::arg("fd") = -1, nb::arg("offset") = 0,
-          "Both numbers are rounded up to powers of two; one element always stays free. Lies at an "
-          "offset of a file, of which it takes `size_for()` bytes; by default in one of its own.")
-      .def_static(
-          "size_for",
-          [](std::uint32_t element_bytes, std::uint32_t elements) {
-            return demand(MappedRing::size_for(element_bytes, elements)).bytes;
-          },
-          nb::arg("element_bytes"), nb::arg("elements"), "Bytes to map: whole pages.")
+      .def(nb::new_(&make_ring), nb::arg("element_bytes"), nb::arg("elements"),
+           nb::arg("file").none() = nb::none(),
+           "Both numbers are rounded up to powers of two; one element always stays free. Without a "
+           "file it lies in one of its own.")
       .def_prop_ro("fd", &MappedRing::fd)
       .def_prop_ro("offset", &MappedRing::offset, "Where in the file to map it.")
       .def_prop_ro("size", &MappedRing::bytes, "How much to map: whole pages.")
       .def_prop_ro("element_bytes", &MappedRing::element_bytes)
       .def_prop_ro("elements", &MappedRing::elements);
-  nb::class_<PipeSink>(module, "PipeSink", "Completion events of a queue as records in a pipe.")
-      .def_prop_ro("written", &PipeSink::written, "Records so far.");
+  nb::class_<EventPipe>(module, "EventPipe", "Completion events as records in a pipe.")
+      .def(nb::init<int>(), nb::arg("write_fd"))
+      .def_prop_ro("error", &EventPipe::error, "An errno; 0 if it can be written to.")
+      .def("forget", &EventPipe::forget, nb::arg("user_handle"),
+           "Takes back unread events of a queue; how many the program has read.");
 }
 
 }  // namespace
@@ -139,16 +139,10 @@ void bind_user_abi(nb::module_& module, HcaClass& hca) {
           nb::arg("qpn"))
       .def(
           "create_pipe_sink",
-          [](Hca& self, int write_fd, std::uint64_t user_handle) {
-            const auto sink = std::make_shared<PipeSink>(write_fd, user_handle);
-            if (!sink->is_open()) {
-              raise_refusal(refuse(EBADF, "write_fd", 0, "cannot be duplicated"));
-            }
-            return std::tuple(sink, self.completion_sinks().add(sink));
+          [](Hca& self, const std::shared_ptr<EventPipe>& pipe, std::uint64_t user_handle) {
+            return self.completion_sinks().add(std::make_shared<PipeSink>(pipe, user_handle));
           },
-          nb::arg("write_fd"), nb::arg("user_handle"),
-          "A sink that writes to a pipe that does not block, and the number that attach_cq() "
-          "takes.");
+          nb::arg("pipe"), nb::arg("user_handle"), "The number that attach_cq() takes.");
 }
 
 }  // namespace softhca

@@ -12,16 +12,19 @@
 #include "tests/simulated_pair.hpp"
 #include "uabi/mapped_queues.hpp"
 #include "uabi/mapped_ring.hpp"
+#include "uabi/ring_file.hpp"
 #include "uabi/rxe_layout.hpp"
 
 namespace softhca::testing {
 
-// A ring, and a mapping of it of the program's own.
+// A mapping of its own of a ring.
 class ProgramRing {
  public:
-  ProgramRing(std::uint32_t element_bytes, std::uint32_t elements)
-      : ring(MappedRing::make(-1, 0, element_bytes, elements).value) {
-    void* mapped = mmap(nullptr, ring->bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd(), 0);
+  ProgramRing(const std::shared_ptr<RingFile>& file, std::uint32_t element_bytes,
+              std::uint32_t elements)
+      : ring(MappedRing::make(file, element_bytes, elements).value) {
+    void* mapped = mmap(nullptr, ring->bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file->fd(),
+                        static_cast<off_t>(ring->offset()));
     CHECK(mapped != MAP_FAILED);
     memory = static_cast<std::uint8_t*>(mapped);
   }
@@ -92,7 +95,8 @@ class Program {
       : host(pair.host(is_a)),
         pair_(pair),
         is_a_(is_a),
-        cq_ring(std::make_unique<ProgramRing>(kCompletionBytes, cqe + 1)) {
+        file(RingFile::make().value),
+        cq_ring(std::make_unique<ProgramRing>(file, kCompletionBytes, cqe + 1)) {
     cq = host.adapter->create_cq(cqe).value;
     CHECK(host.adapter->lead_cq(cq, std::make_shared<MappedCompletions>(cq_ring->ring)).ok());
   }
@@ -106,10 +110,10 @@ class Program {
     init.cap = {kDepth, kDepth, kSges, kSges, kInline};
     ProgramQp made;
     made.qpn = host.adapter->create_qp(init).value;
-    made.sq = std::make_unique<ProgramRing>(kSendElement, kDepth + 1);
+    made.sq = std::make_unique<ProgramRing>(file, kSendElement, kDepth + 1);
     std::shared_ptr<MappedReceiveQueue> receives;
     if (srq == 0) {
-      made.rq = std::make_unique<ProgramRing>(kReceiveElement, kDepth + 1);
+      made.rq = std::make_unique<ProgramRing>(file, kReceiveElement, kDepth + 1);
       receives = std::make_shared<MappedReceiveQueue>(made.rq->ring);
     }
     CHECK(host.adapter
@@ -185,6 +189,7 @@ class Program {
   bool is_a_;
 
  public:
+  std::shared_ptr<RingFile> file;
   std::unique_ptr<ProgramRing> cq_ring;
   std::uint32_t cq = 0;
 };

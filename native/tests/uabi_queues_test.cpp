@@ -325,7 +325,7 @@ TEST("uabi: a shared receive queue; its limit counts what waits in the ring") {
   ProgramPair pair;
   Adapter& adapter = *pair.right.host.adapter;
   const std::uint32_t srq = adapter.create_srq(pair.right.host.pd, {15, 4, 0}, 0, 0).value;
-  ProgramRing ring(Program::kReceiveElement, 16);
+  ProgramRing ring(pair.right.file, Program::kReceiveElement, 16);
   CHECK(adapter.feed_srq(srq, std::make_shared<MappedReceiveQueue>(ring.ring)).ok());
   ProgramQp taker = pair.right.qp(QpType::RC, srq);
   ProgramQp giver = pair.left.qp(QpType::RC);
@@ -377,10 +377,10 @@ TEST("uabi: completions that wait go along when their ring is replaced") {
   pair.run();
   pair.left.cq_ring->consume();
   Adapter& adapter = *pair.left.host.adapter;
-  auto small = std::make_unique<ProgramRing>(kCompletionBytes, 8);
+  auto small = std::make_unique<ProgramRing>(pair.left.file, kCompletionBytes, 8);
   CHECK_EQ(adapter.lead_cq(pair.left.cq, std::make_shared<MappedCompletions>(small->ring)).error,
            EINVAL);
-  auto next = std::make_unique<ProgramRing>(kCompletionBytes, 16);
+  auto next = std::make_unique<ProgramRing>(pair.left.file, kCompletionBytes, 16);
   CHECK(adapter.lead_cq(pair.left.cq, std::make_shared<MappedCompletions>(next->ring)).ok());
   pair.left.cq_ring = std::move(next);
   Program::begin_send(pair.a, 10, WrOpcode::RDMA_WRITE, {});

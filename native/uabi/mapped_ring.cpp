@@ -1,6 +1,5 @@
 #include "uabi/mapped_ring.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,65 +16,51 @@ constexpr std::uint32_t kMinElementBytes = 64;
 constexpr std::uint32_t kMaxElementBytes = 1u << 16;
 constexpr std::uint32_t kMaxElements = 1u << 22;
 
-int own_file(std::uint64_t bytes) {
-  FileDescriptor file(memfd_create("uverbs", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  // Sealed, so that a program cannot take pages away from under us.
-  if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
-      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return -1;
-  }
-  return fcntl(file.get(), F_DUPFD_CLOEXEC, 0);
-}
-
 }  // namespace
 
-Result<MappedRing::Size> MappedRing::size_for(std::uint32_t element_bytes, std::uint32_t elements) {
+Result<std::shared_ptr<MappedRing>> MappedRing::make(std::shared_ptr<RingFile> file,
+                                                     std::uint32_t element_bytes,
+                                                     std::uint32_t elements) {
   if (element_bytes == 0 || element_bytes > kMaxElementBytes) {
     return refuse(EINVAL, "element_bytes", element_bytes, "must be 1 to 65536");
   }
   if (elements < 2 || elements > kMaxElements) {
     return refuse(EINVAL, "elements", elements, "must be 2 to 4194304");
   }
-  Size size{std::bit_ceil(std::max(element_bytes, kMinElementBytes)), std::bit_ceil(elements), 0};
-  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  const std::uint64_t bytes = kElementsAt + std::uint64_t{size.element_bytes} * size.elements;
-  size.bytes = (bytes + page - 1) / page * page;
-  return size;
-}
-
-Result<std::shared_ptr<MappedRing>> MappedRing::make(int fd, std::uint64_t offset,
-                                                     std::uint32_t element_bytes,
-                                                     std::uint32_t elements) {
-  const Result<Size> size = size_for(element_bytes, elements);
-  if (!size.ok()) {
-    return size.status;
-  }
   install_fault_guard();
   std::shared_ptr<MappedRing> ring(new MappedRing);
-  const std::uint64_t bytes = size.value.bytes;
-  ring->file_.reset(fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : own_file(bytes));
-  void* memory = ring->file_.is_open() ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                                              ring->fd(), static_cast<off_t>(offset))
-                                       : MAP_FAILED;
-  if (memory == MAP_FAILED) {
-    return refuse(errno, "fd", static_cast<std::uint64_t>(fd), "cannot be mapped");
+  const std::uint32_t rounded = std::bit_ceil(std::max(element_bytes, kMinElementBytes));
+  ring->log2_element_ = static_cast<std::uint32_t>(std::countr_zero(rounded));
+  ring->mask_ = std::bit_ceil(elements) - 1;
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t bytes =
+      kElementsAt + (std::uint64_t{ring->elements()} << ring->log2_element_);
+  const std::uint64_t mapped = (bytes + page - 1) / page * page;
+  const Result<std::uint64_t> offset = file->allocate(mapped);
+  if (!offset.ok()) {
+    return offset.status;
   }
+  void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd(),
+                      static_cast<off_t>(offset.value));
+  if (memory == MAP_FAILED) {
+    return refuse(errno, "elements", elements, "cannot be mapped");
+  }
+  ring->file_ = std::move(file);
   ring->memory_ = static_cast<std::uint8_t*>(memory);
-  ring->offset_ = offset;
-  ring->bytes_ = bytes;
-  ring->log2_element_ = static_cast<std::uint32_t>(std::countr_zero(size.value.element_bytes));
-  ring->mask_ = size.value.elements - 1;
-  if (!ring->store(0, ring->log2_element_) || !ring->store(kMaskAt, ring->mask_) ||
-      !ring->store_producer(0) || !ring->store_consumer(0)) {
-    return refuse(ENOMEM, "elements", elements, "have no memory behind them");
+  ring->offset_ = offset.value;
+  ring->bytes_ = mapped;
+  if (!ring->store(0, ring->log2_element_) || !ring->store(kMaskAt, ring->mask_)) {
+    return refuse(ENOMEM, "elements", elements, "have no memory");
   }
   return ring;
 }
 
 MappedRing::~MappedRing() {
-  if (memory_ != nullptr) {
-    munmap(memory_, bytes_);
+  if (memory_ == nullptr) {
+    return;
   }
+  munmap(memory_, bytes_);
+  file_->free(offset_, bytes_);
 }
 
 bool MappedRing::load(std::size_t at, std::uint32_t& index) const {

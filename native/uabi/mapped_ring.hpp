@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "link/file_descriptor.hpp"
+#include "uabi/ring_file.hpp"
 #include "vocabulary/bytes.hpp"
 #include "vocabulary/status.hpp"
 
@@ -16,26 +16,18 @@ namespace softhca {
 
 class MappedRing {
  public:
-  struct Size {
-    std::uint32_t element_bytes;
-    std::uint32_t elements;
-    std::uint64_t bytes;  // To be mapped: whole pages.
-  };
-  // What is really given: both numbers are rounded up to powers of two, elements to 64 bytes at
-  // least. One element always stays free: a ring for n requests needs n + 1.
-  static Result<Size> size_for(std::uint32_t element_bytes, std::uint32_t elements);
-  // Lies at `offset` of a file, of which it duplicates the descriptor; what was there is lost. In a
-  // file of its own for a descriptor of -1.
-  static Result<std::shared_ptr<MappedRing>> make(int fd, std::uint64_t offset,
+  // Both numbers are rounded up to powers of two, elements to 64 bytes at least. One element always
+  // stays free: a ring for n requests needs n + 1.
+  static Result<std::shared_ptr<MappedRing>> make(std::shared_ptr<RingFile> file,
                                                   std::uint32_t element_bytes,
                                                   std::uint32_t elements);
   ~MappedRing();
   MappedRing(const MappedRing&) = delete;
   MappedRing& operator=(const MappedRing&) = delete;
 
-  int fd() const { return file_.get(); }
-  std::uint64_t offset() const { return offset_; }
-  std::uint64_t bytes() const { return bytes_; }
+  int fd() const { return file_->fd(); }
+  std::uint64_t offset() const { return offset_; }  // In the file.
+  std::uint64_t bytes() const { return bytes_; }    // To be mapped: whole pages.
   std::uint32_t element_bytes() const { return 1u << log2_element_; }
   std::uint32_t mask() const { return mask_; }
   std::uint32_t elements() const { return mask_ + 1; }
@@ -63,7 +55,7 @@ class MappedRing {
     return memory_ + kElementsAt + (std::size_t{index & mask_} << log2_element_);
   }
 
-  FileDescriptor file_;
+  std::shared_ptr<RingFile> file_;
   std::uint8_t* memory_ = nullptr;
   std::uint64_t offset_ = 0;
   std::uint64_t bytes_ = 0;

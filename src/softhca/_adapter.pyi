@@ -1327,10 +1327,8 @@ class Hca:
 
     def ring_doorbell(self, qpn: int) -> None: ...
 
-    def create_pipe_sink(self, write_fd: int, user_handle: int) -> tuple[PipeSink, int]:
-        """
-        A sink that writes to a pipe that does not block, and the number that attach_cq() takes.
-        """
+    def create_pipe_sink(self, pipe: EventPipe, user_handle: int) -> int:
+        """The number that attach_cq() takes."""
 
 class Completion:
     """One entry of a completion queue; immutable."""
@@ -1618,17 +1616,21 @@ class ProcessMemory:
     def pidfd(self) -> int:
         """Readable once the process has ended."""
 
+class RingFile:
+    """What a program maps its queues from."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def fd(self) -> int: ...
+
 class MappedRing:
     """A queue that a program maps."""
 
-    def __init__(self, element_bytes: int, elements: int, fd: int = -1, offset: int = 0) -> None:
+    def __init__(self, element_bytes: int, elements: int, file: RingFile | None = None) -> None:
         """
-        Both numbers are rounded up to powers of two; one element always stays free. Lies at an offset of a file, of which it takes `size_for()` bytes; by default in one of its own.
+        Both numbers are rounded up to powers of two; one element always stays free. Without a file it lies in one of its own.
         """
-
-    @staticmethod
-    def size_for(element_bytes: int, elements: int) -> int:
-        """Bytes to map: whole pages."""
 
     @property
     def fd(self) -> int: ...
@@ -1647,9 +1649,14 @@ class MappedRing:
     @property
     def elements(self) -> int: ...
 
-class PipeSink:
-    """Completion events of a queue as records in a pipe."""
+class EventPipe:
+    """Completion events as records in a pipe."""
+
+    def __init__(self, write_fd: int) -> None: ...
 
     @property
-    def written(self) -> int:
-        """Records so far."""
+    def error(self) -> int:
+        """An errno; 0 if it can be written to."""
+
+    def forget(self, user_handle: int) -> int:
+        """Takes back unread events of a queue; how many the program has read."""

@@ -1,0 +1,40 @@
+#include "uabi/ring_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace softhca {
+
+Result<std::shared_ptr<RingFile>> RingFile::make() {
+  auto made = std::make_shared<RingFile>();
+  made->file_.reset(memfd_create("uverbs", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const int fd = made->file_.get();
+  // Sealed, so that a program cannot take pages of it away from under us.
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(kBytes)) != 0 ||
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return refuse(errno, "file", kBytes, "cannot be made");
+  }
+  return made;
+}
+
+Result<std::uint64_t> RingFile::allocate(std::uint64_t bytes) {
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t rounded = (bytes + page - 1) / page * page;
+  const std::lock_guard lock(mutex_);
+  if (bytes > kBytes || rounded > kBytes - end_) {
+    return refuse(ENOMEM, "bytes", bytes, "the file has no more room");
+  }
+  const std::uint64_t offset = end_;
+  end_ += rounded;
+  return offset;
+}
+
+void RingFile::free(std::uint64_t offset, std::uint64_t bytes) {
+  fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+            static_cast<off_t>(bytes));
+}
+
+}  // namespace softhca
