@@ -73,7 +73,8 @@ void demand_driver(const DriverError& error) {
 
 Hca* open(const std::string& address, const std::string& capture_path, const Rates& send_faults,
           const Rates& receive_faults, std::uint64_t fault_seed, std::uint64_t seed,
-          IcrcLevel icrc_level, std::uint8_t max_mtu, const LimitsDict& limits, bool windows_2a) {
+          IcrcLevel icrc_level, std::uint8_t max_mtu, const LimitsDict& limits, bool windows_2a,
+          bool trains) {
   OpenOptions options;
   options.address = address;
   options.capture_path = capture_path;
@@ -85,6 +86,7 @@ Hca* open(const std::string& address, const std::string& capture_path, const Rat
   options.max_mtu = max_mtu;
   options.limits = limits_of(limits);
   options.windows_2a = windows_2a;
+  options.trains = trains;
   OpenedDevice device;
   DriverError error;
   {
@@ -135,6 +137,7 @@ nb::dict link_counters(Hca& hca) {
   out["received"] = counters.udp.received;
   out["send_refused"] = counters.udp.send_refused;
   out["send_blocked"] = counters.udp.send_blocked;
+  out["trains_sent"] = counters.udp.trains_sent;
   out["receive_overflows"] = counters.receive_overflows;
   out["captured_pkts"] = counters.captured_pkts;
   out["capture_failure"] = counters.capture_failure.message;
@@ -152,7 +155,7 @@ void bind_opening(HcaClass& hca) {
       .def_static("open", &open, nb::kw_only(), nb::arg("address"), nb::arg("capture_path"),
                   nb::arg("send_faults"), nb::arg("receive_faults"), nb::arg("fault_seed"),
                   nb::arg("seed"), nb::arg("icrc_level"), nb::arg("max_mtu"), nb::arg("limits"),
-                  nb::arg("windows_2a") = false,
+                  nb::arg("windows_2a") = false, nb::arg("trains") = true,
                   "An adapter on the wire, with a driver of its own.")
       .def("close", &Hca::close, nb::call_guard<GilReleased>());
 }

@@ -53,6 +53,7 @@ DriverError open_device(const OpenOptions& options, OpenedDevice& device) {
   UdpOptions udp;
   udp.address = options.address;
   udp.source_port_count = options.source_port_count;
+  udp.trains = options.trains;
   std::unique_ptr<UdpLink> link;
   DriverError error = UdpLink::open(udp, link);
   if (!error.ok()) return error;

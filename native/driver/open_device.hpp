@@ -19,6 +19,7 @@ struct OpenOptions {
   IcrcLevel icrc_level = IcrcLevel::SOLVE;
   std::uint8_t max_mtu = 5;  // Mtu code; the port's is smaller where the interface carries less.
   bool windows_2a = false;   // See AdapterConfig.
+  bool trains = true;        // See UdpOptions.
   Limits limits;
 };
 

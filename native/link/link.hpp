@@ -13,8 +13,7 @@ namespace softhca {
 // Datagrams that one call moves at most; also the size of the system calls' batches.
 inline constexpr std::size_t kLinkBatch = 64;
 
-// Room for the longest datagram of a conforming peer, and more, so that a longer one is seen to be
-// too long instead of being cut to a size that looks right.
+// Room for the longest datagram that a conforming adapter sends, and more.
 inline constexpr std::size_t kDatagramBufferBytes = 4352;
 
 // Why a link could not be opened or changed: errno, and a sentence for the user that says what to

@@ -21,6 +21,8 @@ constexpr std::uint16_t kFirstSourcePort = 0xc000;
 constexpr std::size_t kSourcePortSpan = 0x4000;
 // Random tries before giving up: with half of the choices taken, 64 fail once in 2^64.
 constexpr int kTries = 64;
+// A kernel or path that refused so many trains gets none any more.
+constexpr int kRefusalsToStop = 8;
 
 std::uint64_t system_entropy() {
   std::uint64_t seed = 0;
@@ -48,6 +50,7 @@ LinkError UdpLink::open(const UdpOptions& options, std::unique_ptr<UdpLink>& lin
     const int error = errno;
     return {error, std::string("cannot make an epoll set: ") + std::strerror(error)};
   }
+  if (!options.trains) opened->trains_refused_ = kRefusalsToStop;
   LinkError error = opened->bind_address(options, seed);
   if (!error.ok()) return error;
   error = opened->open_send_sockets(options, seed);
@@ -188,64 +191,95 @@ void UdpLink::lose(int error) {
   for (FileDescriptor& socket : send_sockets_) socket.release();
 }
 
+// Describes `run` as messages, and returns how many.
+std::size_t UdpLink::prepare_run(int fd, std::span<const Datagram> run, bool in_trains) {
+  send_batch_->begin();
+  std::size_t messages = 0;
+  bool has_train = false;
+  while (!run.empty()) {
+    const std::size_t count = in_trains ? train_length(run) : 1;
+    has_train |= count > 1;
+    send_batch_->prepare(messages++, run.first(count), local_.interface_index, flow_labels_);
+    run = run.subspan(count);
+  }
+  // A socket that sends trains must be willing to make checksums. (The device makes them.)
+  if (has_train && std::find(checksummed_sockets_.begin(), checksummed_sockets_.end(), fd) ==
+                       checksummed_sockets_.end()) {
+    checksummed_sockets_.push_back(fd);
+    allow_checksums(fd, local_.gid.is_ipv4());
+  }
+  return messages;
+}
+
 // Stops short only if the socket's buffer is full.
 std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
+  bool in_trains = trains_refused_ < kRefusalsToStop;
   std::size_t taken = 0;
-  for (std::size_t i = 0; i < run.size(); ++i) {
-    send_batch_->prepare(i, run[i], local_.interface_index, flow_labels_);
-  }
-  while (taken < run.size()) {
-    const int sent = sendmmsg(fd, send_batch_->message(taken),
-                              static_cast<unsigned>(run.size() - taken), MSG_DONTWAIT);
-    if (sent > 0) {
-      taken += static_cast<std::size_t>(sent);
-      counters_.sent += static_cast<std::size_t>(sent);
+  std::size_t sent = 0;
+  std::size_t messages = prepare_run(fd, run, in_trains);
+  const auto prepare_rest = [&] {
+    messages = prepare_run(fd, run.subspan(taken), in_trains);
+    sent = 0;
+  };
+  while (sent < messages) {
+    const int accepted = sendmmsg(fd, send_batch_->message(sent),
+                                  static_cast<unsigned>(messages - sent), MSG_DONTWAIT);
+    for (int i = 0; i < accepted; ++i) {
+      const std::size_t count = send_batch_->count(sent++);
+      counters_.sent += count;
+      counters_.trains_sent += count > 1 ? 1 : 0;
+      taken += count;
+    }
+    if (accepted > 0 || errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) break;
+    if (is_fatal(errno)) return run.size();
+    const std::size_t count = send_batch_->count(sent);
+    if (count > 1 && errno != ECONNREFUSED) {
+      // A path or device that takes no trains, or another fault, which shows without them.
+      in_trains = false;
+      ++trains_refused_;
+      prepare_rest();
       continue;
     }
-    if (errno == EINTR) continue;
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM) break;
     if (errno == EINVAL && flow_labels_ && run[taken].route.flow_label != 0) {
       // Someone of this namespace holds flow labels for himself alone: go without.
       flow_labels_ = false;
-      for (std::size_t i = taken; i < run.size(); ++i) {
-        send_batch_->prepare(i, run[i], local_.interface_index, flow_labels_);
-      }
+      prepare_rest();
       continue;
     }
-    if (is_fatal(errno)) return run.size();
     // What is left concerns the datagram, or an earlier one (ECONNREFUSED): the network lost it.
-    ++counters_.send_refused;
-    ++taken;
+    counters_.send_refused += count;
+    taken += count;
+    ++sent;
   }
   return taken;
 }
 
 std::size_t UdpLink::receive(std::span<Datagram> datagrams) {
   if (failure_ != 0) return 0;
-  const std::size_t room = std::min(datagrams.size(), kLinkBatch);
-  std::size_t count = receive_from(receive_socket_.get(), 0, datagrams.first(room));
-  for (const Group& group : groups_) {
-    if (count == room) break;
-    count += receive_from(group.socket.get(), count, datagrams.subspan(count, room - count));
+  if (receive_batch_->empty()) {
+    std::size_t slots = receive_from(receive_socket_.get(), 0);
+    for (const Group& group : groups_) slots += receive_from(group.socket.get(), slots);
+    receive_batch_->filled(slots, local_.gid);
   }
+  const std::size_t count = receive_batch_->take(datagrams);
   counters_.received += count;
   return count;
 }
 
-std::size_t UdpLink::receive_from(int fd, std::size_t offset, std::span<Datagram> datagrams) {
-  receive_batch_->prepare(offset, datagrams.size());
+// Fills slots from `first_slot`; returns how many.
+std::size_t UdpLink::receive_from(int fd, std::size_t first_slot) {
+  const std::size_t room = kLinkBatch - first_slot;
+  if (room == 0) return 0;
+  receive_batch_->prepare(first_slot, room);
   int arrived = 0;
   do {
-    arrived = recvmmsg(fd, receive_batch_->message(offset), static_cast<unsigned>(datagrams.size()),
+    arrived = recvmmsg(fd, receive_batch_->message(first_slot), static_cast<unsigned>(room),
                        MSG_DONTWAIT, nullptr);
   } while (arrived < 0 && errno == EINTR);
   if (arrived < 0 && is_fatal(errno)) return 0;
   // Any other error tells of an earlier datagram's fate, which the transport finds out by itself.
-  if (arrived <= 0) return 0;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(arrived); ++i) {
-    datagrams[i] = receive_batch_->datagram(offset + i, local_.gid);
-  }
-  return static_cast<std::size_t>(arrived);
+  return arrived > 0 ? static_cast<std::size_t>(arrived) : 0;
 }
 
 LinkError UdpLink::join_group(const Gid& group) {

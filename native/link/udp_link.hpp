@@ -22,6 +22,8 @@ struct UdpOptions {
   std::size_t source_port_count = 4;
   // Decides the ports and the loopback address that are tried first; 0 takes the system's entropy.
   std::uint64_t seed = 0;
+  // Whether equal packets to one peer may leave as one message of UDP_SEGMENT.
+  bool trains = true;
 };
 
 struct UdpCounters {
@@ -29,6 +31,7 @@ struct UdpCounters {
   std::uint64_t received = 0;
   std::uint64_t send_refused = 0;  // The network said no (too long, unreachable): lost.
   std::uint64_t send_blocked = 0;  // Times that the socket's buffer was full.
+  std::uint64_t trains_sent = 0;   // Messages of several datagrams (UDP_SEGMENT).
 };
 
 class UdpLink final : public Link {
@@ -71,9 +74,10 @@ class UdpLink final : public Link {
   LinkError watch(int fd, std::uint32_t events);
   void block_on(int fd);
   bool sendable(const Route& route) const;
-  std::size_t receive_from(int fd, std::size_t offset, std::span<Datagram> datagrams);
+  std::size_t receive_from(int fd, std::size_t first_slot);
   bool is_fatal(int error);
   std::size_t send_run(int fd, std::span<const Datagram> run);
+  std::size_t prepare_run(int fd, std::span<const Datagram> run, bool in_trains);
   int socket_of(std::uint16_t source_port) const;
 
   LocalAddress local_;
@@ -85,6 +89,8 @@ class UdpLink final : public Link {
   int blocked_socket_ = -1;                   // Sending socket whose buffer is full.
   int failure_ = 0;
   bool flow_labels_ = true;  // The kernel lets us choose flow labels.
+  int trains_refused_ = 0;   // Times that the kernel sent the packets of a train only one by one.
+  std::vector<int> checksummed_sockets_;
   UdpCounters counters_;
   std::unique_ptr<ReceiveBatch> receive_batch_;
   std::unique_ptr<SendBatch> send_batch_;

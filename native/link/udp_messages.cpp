@@ -1,8 +1,13 @@
 #include "link/udp_messages.hpp"
 
 #include <netinet/in.h>
+#include <netinet/udp.h>
 
+#include <algorithm>
 #include <cstring>
+
+#include "wire/icrc.hpp"
+#include "wire/packet.hpp"
 
 namespace softhca {
 namespace {
@@ -11,7 +16,18 @@ constexpr std::uint8_t kDefaultHopLimit = 64;
 constexpr int kIpv6FlowInfo = 11;
 constexpr std::uint32_t kFlowLabelMask = 0xfffff;
 
-void append_control(msghdr& header, int level, int type, int value) {
+// Absent from the C library's headers of this age.
+constexpr int kUdpSegment = 103;
+constexpr int kUdpGro = 104;
+
+// What one UDP packet holds, over IPv4 as over IPv6.
+constexpr std::size_t kMaxTrainBytes = 65535 - 20 - 8;
+constexpr std::size_t kMaxReceivedBytes = 65536;
+// The slots do not begin at the same place of a page, which caches would hold in one set.
+constexpr std::size_t kSlotBytes = kMaxReceivedBytes + 320;
+
+template <class Value>
+void append_control(msghdr& header, int level, int type, Value value) {
   auto* at = reinterpret_cast<cmsghdr*>(static_cast<std::uint8_t*>(header.msg_control) +
                                         header.msg_controllen);
   at->cmsg_level = level;
@@ -84,21 +100,33 @@ void read_peer(const SocketAddress& name, Route& route) {
 
 }  // namespace
 
+std::size_t train_length(std::span<const Datagram> datagrams) {
+  const Datagram& first = datagrams.front();
+  const std::size_t most =
+      std::min({datagrams.size(), std::size_t{kMaxTrainPackets},
+                kMaxTrainBytes / std::max<std::size_t>(first.bytes.size(), 1)});
+  std::size_t count = 1;
+  while (count < most && datagrams[count].bytes.size() <= first.bytes.size() &&
+         datagrams[count].route == first.route) {
+    ++count;
+    if (datagrams[count - 1].bytes.size() < first.bytes.size()) break;
+  }
+  return count;
+}
+
 SendMessages::SendMessages() {
   for (std::size_t i = 0; i < kLinkBatch; ++i) {
     msghdr& header = messages_[i].msg_hdr;
-    header.msg_iov = &vectors_[i];
-    header.msg_iovlen = 1;
     header.msg_name = &names_[i].storage;
     header.msg_control = controls_[i].bytes;
   }
 }
 
-void SendMessages::prepare(std::size_t index, const Datagram& datagram, unsigned scope,
+void SendMessages::prepare(std::size_t index, std::span<const Datagram> train, unsigned scope,
                            bool flow_label) {
-  const Route& route = datagram.route;
+  const Route& route = train.front().route;
   msghdr& header = messages_[index].msg_hdr;
-  vectors_[index] = {const_cast<std::uint8_t*>(datagram.bytes.data()), datagram.bytes.size()};
+  counts_[index] = train.size();
   names_[index] = socket_address(route.destination, route.udp_destination_port, scope);
   header.msg_namelen = names_[index].length;
   header.msg_controllen = 0;
@@ -109,20 +137,57 @@ void SendMessages::prepare(std::size_t index, const Datagram& datagram, unsigned
   }
   if (route.traffic_class != 0) {
     append_control(header, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TOS : IPV6_TCLASS,
-                   route.traffic_class);
+                   int{route.traffic_class});
   }
   // A packet with hop limit 0 would not leave; the kernel's verbs take the route's default for it.
   if (route.hop_limit != kDefaultHopLimit && route.hop_limit != 0) {
     append_control(header, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TTL : IPV6_HOPLIMIT,
-                   route.hop_limit);
+                   int{route.hop_limit});
+  }
+  append_train(header, train);
+}
+
+void SendMessages::append(msghdr& header, const std::uint8_t* bytes, std::size_t count) {
+  vectors_[vectors_used_++] = {const_cast<std::uint8_t*>(bytes), count};
+  ++header.msg_iovlen;
+}
+
+void SendMessages::append_train(msghdr& header, std::span<const Datagram> train) {
+  header.msg_iov = &vectors_[vectors_used_];
+  header.msg_iovlen = 0;
+  const bool renumbered = train.size() > 1 && train.front().route.is_ipv4();
+  for (const Datagram& datagram : train.first(renumbered ? 1 : train.size())) {
+    append(header, datagram.bytes.data(), datagram.bytes.size());
+  }
+  if (renumbered) append_renumbered(header, train);
+  if (train.size() > 1) {
+    append_control(header, SOL_UDP, kUdpSegment,
+                   static_cast<std::uint16_t>(train.front().bytes.size()));
+  }
+}
+
+// The kernel gives the packets of a train identifications from 0, and their ICRCs cover them.
+void SendMessages::append_renumbered(msghdr& header, std::span<const Datagram> train) {
+  const IdentificationChange change(train.front().bytes.size());
+  for (std::size_t i = 1; i < train.size(); ++i) {
+    const ByteView bytes = train[i].bytes;
+    const std::size_t covered = bytes.size() - kIcrcBytes;
+    const auto place = static_cast<std::uint16_t>(i);
+    const std::uint32_t difference = bytes.size() == train.front().bytes.size()
+                                         ? change(place)
+                                         : IdentificationChange(bytes.size())(place);
+    Icrc& icrc = icrcs_[icrcs_used_++];
+    store_be32(icrc.data(), load_be32(bytes.data() + covered) ^ __builtin_bswap32(difference));
+    append(header, bytes.data(), covered);
+    append(header, icrc.data(), icrc.size());
   }
 }
 
 ReceiveMessages::ReceiveMessages()
-    : bytes_(std::make_unique<std::uint8_t[]>(kLinkBatch * kDatagramBufferBytes)) {
+    : bytes_(new std::uint8_t[kLinkBatch * kSlotBytes]) {  // Not zeroed, so not yet there.
   for (std::size_t i = 0; i < kLinkBatch; ++i) {
     msghdr& header = messages_[i].msg_hdr;
-    vectors_[i] = {bytes_.get() + i * kDatagramBufferBytes, kDatagramBufferBytes};
+    vectors_[i] = {bytes_.get() + i * kSlotBytes, kMaxReceivedBytes};
     header.msg_iov = &vectors_[i];
     header.msg_iovlen = 1;
     header.msg_name = &names_[i].storage;
@@ -139,19 +204,42 @@ void ReceiveMessages::prepare(std::size_t first, std::size_t count) {
   }
 }
 
-Datagram ReceiveMessages::datagram(std::size_t index, const Gid& local) const {
-  Datagram datagram;
-  datagram.route.destination = local;
-  read_peer(names_[index], datagram.route);
-  const msghdr& header = messages_[index].msg_hdr;
+void ReceiveMessages::filled(std::size_t count, const Gid& local) {
+  filled_ = count;
+  local_ = local;
+  slot_ = 0;
+  if (!empty()) open_slot();
+}
+
+void ReceiveMessages::open_slot() {
+  route_ = {};
+  route_.destination = local_;
+  read_peer(names_[slot_], route_);
+  left_ = ByteView(static_cast<const std::uint8_t*>(vectors_[slot_].iov_base),
+                   messages_[slot_].msg_len);
+  segment_bytes_ = left_.size();
+  const msghdr& header = messages_[slot_].msg_hdr;
   for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
        control = CMSG_NXTHDR(const_cast<msghdr*>(&header), control)) {
-    if (control->cmsg_level == IPPROTO_IP) read_ipv4_control(control, datagram.route);
-    if (control->cmsg_level == IPPROTO_IPV6) read_ipv6_control(control, datagram.route);
+    if (control->cmsg_level == IPPROTO_IP) read_ipv4_control(control, route_);
+    if (control->cmsg_level == IPPROTO_IPV6) read_ipv6_control(control, route_);
+    if (control->cmsg_level == SOL_UDP && control->cmsg_type == kUdpGro) {
+      segment_bytes_ = std::min(segment_bytes_, static_cast<std::size_t>(control_int(control)));
+    }
   }
-  datagram.bytes = ByteView(static_cast<const std::uint8_t*>(vectors_[index].iov_base),
-                            messages_[index].msg_len);
-  return datagram;
+}
+
+std::size_t ReceiveMessages::take(std::span<Datagram> datagrams) {
+  std::size_t count = 0;
+  while (count < datagrams.size() && !empty()) {
+    const std::size_t bytes = std::min(segment_bytes_, left_.size());
+    datagrams[count++] = {route_, left_.first(bytes)};
+    left_ = left_.subspan(bytes);
+    // The place in a train of ours; a foreign one is solved for.
+    if (route_.is_ipv4()) ++route_.identification;
+    if (left_.empty() && ++slot_ < filled_) open_slot();
+  }
+  return count;
 }
 
 }  // namespace softhca

@@ -16,6 +16,7 @@ namespace {
 // Absent from the C library's headers of this age.
 constexpr int kUdpNoCheck6Tx = 101;
 constexpr int kUdpNoCheck6Rx = 102;
+constexpr int kUdpGro = 104;
 constexpr int kIpv6FlowInfo = 11;
 constexpr int kIpv6FlowInfoSend = 33;
 
@@ -86,6 +87,8 @@ LinkError set_receive_options(int fd, bool ipv4) {
     // Only a field of the GRH that a UD receiver sees: its absence is no reason to fail.
     set_option(fd, IPPROTO_IPV6, kIpv6FlowInfo, 1);
   }
+  // Trains arrive whole; a kernel that cannot do that takes them apart.
+  set_option(fd, IPPROTO_UDP, kUdpGro, 1);
   return failed ? system_error("cannot ask for a datagram's address fields") : LinkError{};
 }
 
@@ -140,6 +143,14 @@ LinkError open_receive_socket(const LocalAddress& local, FileDescriptor& socket)
   error = set_receive_options(socket.get(), local.gid.is_ipv4());
   if (!error.ok()) return error;
   return bind_socket(socket.get(), local.gid, kRoceUdpPort, local.interface_index);
+}
+
+void allow_checksums(int fd, bool ipv4) {
+  if (ipv4) {
+    set_option(fd, SOL_SOCKET, SO_NO_CHECK, 0);
+  } else {
+    set_option(fd, IPPROTO_UDP, kUdpNoCheck6Tx, 0);
+  }
 }
 
 LinkError open_group_socket(const LocalAddress& local, const Gid& group, FileDescriptor& socket) {

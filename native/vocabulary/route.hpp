@@ -9,13 +9,16 @@ namespace softhca {
 
 inline constexpr std::uint16_t kRoceUdpPort = 4791;
 
+// Packets that a sender of our kind gives the kernel as one train, which it numbers from 0.
+inline constexpr std::uint16_t kMaxTrainPackets = 64;
+
 struct Route {
   Gid source;
   Gid destination;
   std::uint16_t udp_source_port = 0;
   std::uint16_t udp_destination_port = kRoceUdpPort;
-  // IPv4 identification. Our own packets carry 0; a receiver without a raw socket does not learn
-  // the peer's.
+  // IPv4 identification. Our own packets carry 0, or their place in a train; a receiver without a
+  // raw socket does not learn the peer's, and assumes the same.
   std::uint16_t identification = 0;
   std::uint8_t traffic_class = 0;  // IPv4 TOS or IPv6 traffic class, ECN bits included.
   std::uint8_t hop_limit = 64;
@@ -23,6 +26,8 @@ struct Route {
 
   // The addresses of a route are of one family.
   bool is_ipv4() const { return destination.is_ipv4(); }
+
+  friend bool operator==(const Route&, const Route&) = default;
 };
 
 }  // namespace softhca

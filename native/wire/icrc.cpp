@@ -44,19 +44,24 @@ std::size_t encode_masked_ip_udp(const Route& route, std::size_t datagram_bytes,
   return bytes;
 }
 
-// The inverse of x^(8 n) for n below 65536, as the product of one entry of each table. With it a
-// difference between two ICRCs is carried back to the bytes that caused it, at any packet length.
-struct InversePowers {
-  std::array<std::uint32_t, 256> by_bytes{};      // x^(-8 i)
-  std::array<std::uint32_t, 256> by_256_bytes{};  // x^(-8 * 256 i)
+// x^(8 n), or its inverse, for n below 65536, as the product of one entry of each table. With them
+// a difference between two ICRCs is carried back to the bytes that caused it, or forth, at any
+// packet length.
+struct Powers {
+  std::array<std::uint32_t, 256> by_bytes{};
+  std::array<std::uint32_t, 256> by_256_bytes{};
+
+  std::uint32_t of(std::size_t bytes) const {
+    return crc32_polynomial::multiply(by_bytes[bytes % 256], by_256_bytes[bytes / 256]);
+  }
 };
 
-constexpr InversePowers build_inverse_powers() {
-  InversePowers powers;
+constexpr Powers build_powers(std::uint32_t (*next)(std::uint32_t)) {
+  Powers powers;
   std::uint32_t power = crc32_polynomial::kOne;
   for (std::uint32_t& entry : powers.by_bytes) {
     entry = power;
-    for (int bit = 0; bit < 8; ++bit) power = crc32_polynomial::over_x(power);
+    for (int bit = 0; bit < 8; ++bit) power = next(power);
   }
   const std::uint32_t step = power;
   power = crc32_polynomial::kOne;
@@ -67,7 +72,8 @@ constexpr InversePowers build_inverse_powers() {
   return powers;
 }
 
-constexpr InversePowers kInversePowers = build_inverse_powers();
+constexpr Powers kPowers = build_powers(crc32_polynomial::times_x);
+constexpr Powers kInversePowers = build_powers(crc32_polynomial::over_x);
 
 // The second word of the IPv4 header (identification, flags, fragment offset) as a CRC register
 // sees it: its first byte is the least significant.
@@ -79,10 +85,17 @@ constexpr std::uint32_t kDontFragmentBit = 0x00400000;
 // itself times x^32 and x^8 for each byte behind it. Every difference has exactly one such word;
 // whether it changes only unknown bits is for the caller to see.
 std::uint32_t changed_word(std::uint32_t difference, std::size_t bytes_behind_word) {
-  const std::size_t shift_bytes = bytes_behind_word + 4;
-  const std::uint32_t inverse = crc32_polynomial::multiply(
-      kInversePowers.by_bytes[shift_bytes % 256], kInversePowers.by_256_bytes[shift_bytes / 256]);
-  return crc32_polynomial::multiply(inverse, difference);
+  return crc32_polynomial::multiply(kInversePowers.of(bytes_behind_word + 4), difference);
+}
+
+// Of `datagram_bytes` with their ICRC, which it does not cover itself.
+std::size_t bytes_behind_identification(std::size_t datagram_bytes) {
+  constexpr std::size_t kIpv4BytesBehindWord = kIpv4Bytes - 8;
+  return kIpv4BytesBehindWord + kUdpBytes + datagram_bytes - kIcrcBytes;
+}
+
+std::uint16_t swapped(std::uint32_t value) {
+  return __builtin_bswap16(static_cast<std::uint16_t>(value));
 }
 
 std::uint32_t load_le32(const std::uint8_t* at) { return __builtin_bswap32(load_be32(at)); }
@@ -108,6 +121,13 @@ void append_icrc(const Route& route, ByteSpan transport) {
   store_be32(transport.data() + transport.size(), __builtin_bswap32(icrc));
 }
 
+IdentificationChange::IdentificationChange(std::size_t datagram_bytes)
+    : power_(kPowers.of(bytes_behind_identification(datagram_bytes) + 4)) {}
+
+std::uint32_t IdentificationChange::operator()(std::uint16_t identification) const {
+  return crc32_polynomial::multiply(power_, swapped(identification));
+}
+
 IcrcVerdict check_icrc(const Route& route, ByteView datagram, IcrcLevel level) {
   IcrcVerdict verdict;
   verdict.identification = route.identification;
@@ -124,15 +144,12 @@ IcrcVerdict check_icrc(const Route& route, ByteView datagram, IcrcLevel level) {
   verdict.good = difference == 0;
   if (verdict.good || level == IcrcLevel::STRICT || !route.is_ipv4()) return verdict;
 
-  constexpr std::size_t kIpv4BytesBehindWord = kIpv4Bytes - 8;
   const std::uint32_t change =
-      changed_word(difference, kIpv4BytesBehindWord + kUdpBytes + transport.size());
+      changed_word(difference, bytes_behind_identification(datagram.size()));
   if ((change & ~(kIdentificationBits | kDontFragmentBit)) != 0) return verdict;
-  const auto identification_change =
-      static_cast<std::uint16_t>((change & 0xff) << 8 | (change >> 8 & 0xff));
   verdict.good = true;
   verdict.solved = true;
-  verdict.identification = route.identification ^ identification_change;
+  verdict.identification = route.identification ^ swapped(change & kIdentificationBits);
   verdict.dont_fragment = (change & kDontFragmentBit) == 0;
   return verdict;
 }

@@ -33,6 +33,18 @@ std::uint32_t icrc_of(const Route& route, ByteView transport);
 // there.
 void append_icrc(const Route& route, ByteSpan transport);
 
+// What the ICRC of an IPv4 packet changes by, as a register value, when its identification becomes
+// another one instead of 0. For a train of packets of one length, most of the work is done once.
+class IdentificationChange {
+ public:
+  // Of packets of `datagram_bytes`, ICRC included.
+  explicit IdentificationChange(std::size_t datagram_bytes);
+  std::uint32_t operator()(std::uint16_t identification) const;
+
+ private:
+  std::uint32_t power_;
+};
+
 // Checks a datagram that ends in an ICRC. A datagram of fewer than sixteen bytes is never good, nor
 // is one longer than UDP over IPv4 carries. SOLVE starts from the identification of `route`; for
 // IPv6, which has none, it is STRICT.

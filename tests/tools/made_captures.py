@@ -11,13 +11,20 @@ SOURCE, DESTINATION = "192.0.2.1", "192.0.2.2"
 SOURCE6, DESTINATION6 = "2001:db8::1", "2001:db8::2"
 
 
-def datagram(source: str = SOURCE, destination: str = DESTINATION, **fields: object) -> bytes:
-    """A RoCEv2 packet, BTH to ICRC, right for an IP packet with identification 0 and DF."""
+def datagram(
+    source: str = SOURCE,
+    destination: str = DESTINATION,
+    *,
+    identification: int = 0,
+    **fields: object,
+) -> bytes:
+    """A RoCEv2 packet, BTH to ICRC, right for an IP packet with this identification and DF."""
     packet = Packet()
     packet.opcode = 0x04  # RC_SEND_ONLY
     for name, value in fields.items():
         setattr(packet, name, value)
-    return packet.encode(Route(_gid(source), _gid(destination)))
+    route = Route(_gid(source), _gid(destination), identification=identification)
+    return packet.encode(route)
 
 
 def _gid(address: str) -> bytes:

@@ -241,6 +241,35 @@ def test_a_wrong_icrc_is_shown_with_the_right_one(
     assert f"WRONG ICRC {carried:#010x}, should be {right:#010x}" in text
 
 
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_train_is_taken_apart(
+    version: int, run_json: RunJson, capture: Callable[[bytes], Path]
+) -> None:
+    ends = (SOURCE6, DESTINATION6) if version == 6 else ()
+    sizes = [1024, 1024, 1024, 12]
+    parts = [
+        datagram(*ends, psn=psn, payload=bytes([psn]) * size, identification=3 + psn)
+        for psn, size in enumerate(sizes)
+    ]
+    train = b"".join(parts)
+    whole = ipv6_packet(train) if version == 6 else ipv4_packet(train, identification=3)
+    status, out = run_json("dump", capture(pcap([ethernet(whole)])), "--packets")
+    assert status == 0
+    assert (out["packets"], out["trains"], out["roce"], out["bad_icrc"]) == (1, 1, 4, 0)
+    assert [one["psn"] for one in out["each"]] == [0, 1, 2, 3]
+    assert [one["payload_bytes"] for one in out["each"]] == sizes
+
+
+def test_a_train_with_one_wrong_packet_is_wrong(
+    run_json: RunJson, capture: Callable[[bytes], Path]
+) -> None:
+    parts = [datagram(psn=psn, payload=bytes(64), identification=psn) for psn in range(3)]
+    parts[1] = parts[1][:-1] + bytes([parts[1][-1] ^ 1])
+    status, out = run_json("dump", capture(pcap([ethernet(ipv4_packet(b"".join(parts)))])))
+    assert status == 1
+    assert (out["roce"], out["bad_icrc"]) == (1, 1)
+
+
 def test_json_of_each_packet(run_json: RunJson, capture: Callable[[bytes], Path]) -> None:
     note = option(1, b"QP 0x000012 wr_id 5")
     content = section_header() + interface() + enhanced_packet(ethernet(PACKET4), options=note)

@@ -18,13 +18,15 @@ from softhca.tools.capture import (
     read_frames,
 )
 from softhca.tools.roce import UDP_PORT, RocePacket, read_roce
+from softhca.tools.trains import take_apart
 
 
 @dataclass(slots=True)
 class Summary:
-    """What a capture held. Frames are `packets`; each RoCEv2 one is in `roce` too.
+    """What a capture held. Frames are `packets`; RoCEv2 packets are `roce`, several in a train.
 
     Attributes:
+        trains: Frames that held several RoCEv2 packets.
         bad_icrc: RoCEv2 packets whose ICRC is wrong.
         malformed: RoCEv2 packets whose headers do not decode.
         truncated: Frames that the capture cut short, whose ICRC nobody can check.
@@ -34,6 +36,7 @@ class Summary:
 
     packets: int = 0
     roce: int = 0
+    trains: int = 0
     bad_icrc: int = 0
     malformed: int = 0
     truncated: int = 0
@@ -47,6 +50,7 @@ class Summary:
         return {
             "packets": self.packets,
             "roce": self.roce,
+            "trains": self.trains,
             "bad_icrc": self.bad_icrc,
             "malformed": self.malformed,
             "truncated": self.truncated,
@@ -64,6 +68,7 @@ class Summary:
         elif self.roce:
             parts.append("every ICRC right")
         for count, noun in (
+            (self.trains, "train"),
             (self.malformed, "malformed packet"),
             (self.truncated, "truncated frame"),
             (self.fragments, "IP fragment"),
@@ -85,19 +90,19 @@ class Decoder:
         self.summary = Summary()
         self._finder = UdpFinder(UDP_PORT)
 
-    def decode(self, frame: Frame) -> RocePacket | None:
-        """The RoCEv2 packet in a frame; None if there is none that can be read."""
+    def decode(self, frame: Frame) -> list[RocePacket]:
+        """The RoCEv2 packets in a frame, as far as they can be read: one, or those of a train."""
         summary = self.summary
         summary.packets += 1
         try:
             ip_at = find_ip(frame.link_type, frame.data)
         except UnsupportedLinkError as error:
             summary.unsupported_links[error.link_type] += 1
-            return None
+            return []
         found = Outcome.OTHER if ip_at is None else self._finder.find(frame.data, ip_at)
         if isinstance(found, Outcome):
             self._count_aside(found)
-            return None
+            return []
         return self._read(found)
 
     def _count_aside(self, outcome: Outcome) -> None:
@@ -108,22 +113,33 @@ class Decoder:
         else:
             self.summary.other += 1
 
-    def _read(self, udp: UdpPacket) -> RocePacket | None:
+    def _read(self, udp: UdpPacket) -> list[RocePacket]:
+        roce = read_roce(udp)
+        if roce is None or not roce.icrc_ok:
+            train = take_apart(udp)
+            if len(train) > 1:
+                self.summary.trains += 1
+                packets = [one for one in map(read_roce, train) if one is not None]
+                for one in packets:
+                    self._count(one)
+                return packets
+        self._count(roce)
+        return [] if roce is None else [roce]
+
+    def _count(self, roce: RocePacket | None) -> None:
         summary = self.summary
         summary.roce += 1
-        roce = read_roce(udp)
         if roce is None:
             # Nothing that short can end in a right ICRC.
             summary.malformed += 1
             summary.bad_icrc += 1
-            return None
+            return
         if roce.packet.problem:
             summary.malformed += 1
         else:
             summary.opcodes[roce.packet.opcode_name] += 1
         if not roce.icrc_ok:
             summary.bad_icrc += 1
-        return roce
 
 
 def read_packets(stream: BufferedReader, decoder: Decoder) -> Iterator[tuple[Frame, RocePacket]]:
@@ -133,8 +149,7 @@ def read_packets(stream: BufferedReader, decoder: Decoder) -> Iterator[tuple[Fra
         CaptureError: it is not a capture, or is damaged.
     """
     for frame in read_frames(stream):
-        roce = decoder.decode(frame)
-        if roce is not None:
+        for roce in decoder.decode(frame):
             yield frame, roce
 
 
