@@ -53,8 +53,7 @@ class CompletionWork final : public CompletionSink {
   void give_back(std::uint32_t cq, bool again);
   // A thread that was to be started could not be.
   void thread_failed();
-  // Lets every thread go and returns when all are about to; those of callbacks that never return
-  // are not waited for by anybody.
+  // Lets every thread go, as soon as its callback returns.
   void stop();
 
  private:

@@ -1,0 +1,127 @@
+"""A work request is refused, or told once: also if its queue goes at the moment it is posted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import softhca as hca
+from softhca import PollContext, QPState, QPType
+
+from .callbacks import PATIENCE_S, kept
+
+ROUNDS = 30
+
+
+class Told(hca.Cqe):
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = 0
+
+    def done(self, cq: hca.CQ, wc: hca.WC) -> None:
+        self.times += 1
+
+    def forgotten(self) -> None:
+        self.times += 1
+
+
+class Poster(threading.Thread):
+    """Posts until it is refused for good.
+
+    Attributes:
+        posted: What was taken.
+        refused: What was not.
+    """
+
+    def __init__(self, post: Callable[[hca.Recv], None], ends: Callable[[], bool]) -> None:
+        super().__init__()
+        self.posted: list[Told] = []
+        self.refused: list[Told] = []
+        self.some_posted = threading.Event()
+        self._post = post
+        self._ends = ends
+
+    def run(self) -> None:
+        while True:
+            told = Told()
+            try:
+                self._post(hca.Recv(cqe=told))
+            except hca.VerbsError:
+                self.refused.append(told)
+                if self._ends():
+                    break
+            else:
+                self.posted.append(told)
+                self.some_posted.set()
+
+    def check(self) -> None:
+        assert {told.times for told in self.posted} <= {1}
+        assert {told.times for told in self.refused} == {0}
+
+
+@pytest.mark.parametrize("kind", ["qp", "srq"])
+def test_posting_while_the_queue_is_destroyed(kind: str) -> None:
+    with hca.open() as device:
+        pd = device.alloc_pd()
+        for _ in range(ROUNDS):
+            cq = device.alloc_cq(16, poll_context=PollContext.DIRECT)
+            if kind == "srq":
+                queue: hca.SRQ | hca.QP = pd.create_srq(max_wr=4096)
+            else:
+                queue = pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq, max_recv_wr=4096)
+                queue.modify(qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=0)
+            kept.extend((pd, cq))
+            over = threading.Event()
+            posters = [Poster(queue.post_recv, over.is_set) for _ in range(2)]
+            for poster in posters:
+                poster.start()
+            assert posters[0].some_posted.wait(PATIENCE_S)
+            queue.close()
+            over.set()
+            for poster in posters:
+                poster.join()
+                poster.check()
+            assert device.adapter.cqes_under_way == 0
+
+
+def test_posting_while_the_queue_pair_is_reset() -> None:
+    with hca.open() as device:
+        cq = device.alloc_cq(16, poll_context=PollContext.DIRECT)
+        pd = device.alloc_pd()
+        qp = pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq, max_recv_wr=4096)
+        kept.extend((pd, cq))
+        over = threading.Event()
+        posters = [Poster(qp.post_recv, over.is_set) for _ in range(2)]
+        for poster in posters:
+            poster.start()
+        for _ in range(ROUNDS):
+            qp.modify(qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=0)
+            taken = sum(len(poster.posted) for poster in posters)
+            while sum(len(poster.posted) for poster in posters) == taken:
+                pass
+            qp.modify(qp_state=QPState.RESET)
+        over.set()
+        for poster in posters:
+            poster.join()
+        qp.close()
+        for poster in posters:
+            poster.check()
+        assert device.adapter.cqes_under_way == 0
+
+
+def test_posting_while_the_device_is_closed() -> None:
+    for _ in range(ROUNDS):
+        device = hca.open()
+        pd = device.alloc_pd()
+        srq = pd.create_srq(max_wr=4096)
+        kept.extend((pd, srq))
+        poster = Poster(srq.post_recv, lambda: device.closed)  # noqa: B023
+        poster.start()
+        assert poster.some_posted.wait(PATIENCE_S)
+        device.__exit__(None, None, None)
+        poster.join()
+        poster.check()
