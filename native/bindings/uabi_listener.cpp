@@ -88,6 +88,19 @@ void bind_known(nb::module_& module) {
           "remove_file", [](Known& self, std::uint64_t inode) { self.files.remove(inode); },
           nb::arg("inode"))
       .def(
+          "add_doorbell",
+          [](Known& self, std::uint64_t inode, std::uint32_t qp_handle, Hca& hca,
+             std::uint32_t qpn) {
+            self.doorbells.add(inode, qp_handle, [&hca, qpn] {
+              const Status status = hca.call_without_gil([&](Adapter& adapter, std::uint64_t now) {
+                return adapter.ring_doorbell(qpn, now);
+              });
+              return status.error;
+            });
+          },
+          nb::arg("inode"), nb::arg("qp_handle"), nb::arg("hca"), nb::arg("qpn"),
+          "The adapter must stay until the doorbell is removed.")
+      .def(
           "remove_doorbell",
           [](Known& self, std::uint64_t inode, std::uint32_t qp_handle) {
             self.doorbells.remove(inode, qp_handle);
@@ -98,6 +111,9 @@ void bind_known(nb::module_& module) {
 void bind_asked(nb::module_& module) {
   nb::class_<Asked>(module, "Asked", "A system call of a program that waits for our answer.")
       .def_prop_ro("call", [](const Asked& self) { return name_of(self.call.call); })
+      .def_prop_ro(
+          "process", [](const Asked& self) { return process_of(self.call.task); },
+          "The process that the task is a thread of; -1 if it is gone.")
       .def_prop_ro("task", [](const Asked& self) { return self.call.task; })
       .def_prop_ro(
           "arguments",
@@ -204,17 +220,23 @@ void bind_uabi_listener(nb::module_& module) {
   module.def(
       "launch",
       [](std::string path, std::vector<std::string> arguments, std::vector<std::string> environment,
-         std::uint32_t first, std::uint32_t last) {
-        const Launch request{
-            std::move(path), std::move(arguments), std::move(environment), {first, last}};
+         std::uint32_t first, std::uint32_t last, std::string directory) {
+        const Launch request{std::move(path),
+                             std::move(arguments),
+                             std::move(environment),
+                             {first, last},
+                             std::move(directory)};
         const Launched launched = demand([&] {
           const nb::gil_scoped_release release;
           return launch(request);
         }());
-        return std::tuple(launched.process, launched.listener);
+        return std::tuple(launched.process, launched.guardian, launched.guardian_socket,
+                          launched.listener);
       },
       nb::arg("path"), nb::arg("arguments"), nb::arg("environment"), nb::arg("first"),
-      nb::arg("last"), "Starts a program under the filter; returns its process and the listener.");
+      nb::arg("last"), nb::arg("directory"),
+      "Starts a program under the filter. Returns its process, its guardian, the guardian's socket "
+      "and the listener.");
 }
 
 }  // namespace softhca

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "link/file_descriptor.hpp"
+#include "uabi/guardian.hpp"
+
 namespace softhca {
 namespace {
 
@@ -28,9 +31,25 @@ struct Prepared {
   std::vector<char*> arguments;
   std::vector<char*> environment;
   std::vector<sock_filter> filter;
-  pid_t parent;
-  int socket;  // The child's end.
+  int socket;    // The program's end, until it is executed.
+  int guardian;  // The guardian's end.
+  const char* directory;
+  pid_t group;  // Of the supervisor.
   sigset_t signals;
+};
+
+// A pair of sockets, one of which is for a child.
+struct Ends {
+  FileDescriptor ours;
+  FileDescriptor theirs;
+
+  bool open() {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return false;
+    ours.reset(ends[0]);
+    theirs.reset(ends[1]);
+    return true;
+  }
 };
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
@@ -78,13 +97,14 @@ bool send_descriptor(int socket, int descriptor) {
   ::_exit(127);
 }
 
-[[noreturn]] void run_child(const Prepared& prepared) {
+[[noreturn]] void run_program(const Prepared& prepared, pid_t parent) {
   // Python ignores SIGPIPE, and the program shall not inherit that.
   for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &prepared.signals, nullptr);
+  ::setpgid(0, prepared.group);
   // Without us, what it asks of the kernel would fail for no reason that it could see.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  if (::getppid() != prepared.parent) ::_exit(127);
+  if (::getppid() != parent) ::_exit(127);
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail(prepared, Stage::privileges);
   const int listener = install(prepared);
   if (listener < 0) fail(prepared, Stage::filter);
@@ -92,6 +112,18 @@ bool send_descriptor(int socket, int descriptor) {
   ::close(listener);
   ::execve(prepared.path, prepared.arguments.data(), prepared.environment.data());
   fail(prepared, Stage::execute);
+}
+
+[[noreturn]] void run_guardian(const Prepared& prepared) {
+  // Not in the group of the others, which may be killed as a whole.
+  ::setpgid(0, 0);
+  prepare_guardian();
+  const pid_t self = ::getpid();
+  const pid_t program = ::fork();
+  if (program == 0) run_program(prepared, self);
+  if (program < 0) fail(prepared, Stage::pass);
+  ::close(prepared.socket);
+  guard(program, prepared.guardian, prepared.directory);
 }
 
 // Takes the listener, or what went wrong instead. Then the end of the socket: the exec closed it.
@@ -114,7 +146,15 @@ Failure hear(int socket, int& listener) {
   }
 }
 
-Status explain(const Failure& failure, const Launch& launch) {
+bool hear_of_start(int socket, GuardianReport& report) {
+  ssize_t got;
+  do {
+    got = ::recv(socket, &report, sizeof(report), 0);
+  } while (got < 0 && errno == EINTR);
+  return got == sizeof(report);
+}
+
+Status explain(const Failure& failure) {
   const auto value = static_cast<std::uint64_t>(failure.error);
   switch (failure.stage) {
     case Stage::filter:
@@ -133,7 +173,6 @@ Status explain(const Failure& failure, const Launch& launch) {
     case Stage::execute:
       break;
   }
-  (void)launch;
   return refuse(failure.error, "program", value, "cannot be executed");
 }
 
@@ -144,36 +183,42 @@ Result<Launched> launch(const Launch& launch) {
   if (architecture == nullptr) {
     return refuse(EOPNOTSUPP, "program", 0, "only x86-64 and arm64 are known");
   }
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return refuse(errno, "program", 0, "socketpair(2) failed");
-  }
+  Ends start;  // Of the start; the exec closes it.
+  Ends life;   // Between the guardian and us.
+  if (!start.open() || !life.open()) return refuse(errno, "program", 0, "socketpair(2) failed");
   Prepared prepared{launch.path.c_str(),
                     pointers(launch.arguments),
                     pointers(launch.environment),
                     build_filter(*architecture, launch.ours),
-                    ::getpid(),
-                    ends[1],
+                    start.theirs.get(),
+                    life.theirs.get(),
+                    launch.directory.c_str(),
+                    ::getpgrp(),
                     {}};
   sigset_t all;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &prepared.signals);
-  const pid_t process = ::fork();
-  if (process == 0) run_child(prepared);
+  const pid_t guardian = ::fork();
+  if (guardian == 0) run_guardian(prepared);
   const int fork_error = errno;
   ::pthread_sigmask(SIG_SETMASK, &prepared.signals, nullptr);
-  ::close(ends[1]);
-  if (process < 0) {
-    ::close(ends[0]);
-    return refuse(fork_error, "program", 0, "fork(2) failed");
+  start.theirs.reset();
+  life.theirs.reset();
+  if (guardian < 0) return refuse(fork_error, "program", 0, "fork(2) failed");
+  Launched launched;
+  launched.guardian = guardian;
+  const Failure failure = hear(start.ours.get(), launched.listener);
+  GuardianReport report;
+  if (failure.error == 0 && hear_of_start(life.ours.get(), report)) {
+    launched.process = report.process;
+    launched.guardian_socket = life.ours.get();
+    life.ours.release();
+    return launched;
   }
-  Launched launched{process, -1};
-  const Failure failure = hear(ends[0], launched.listener);
-  ::close(ends[0]);
-  if (failure.error == 0) return launched;
   if (launched.listener >= 0) ::close(launched.listener);
-  ::waitpid(process, nullptr, 0);
-  return explain(failure, launch);
+  life.ours.reset();
+  ::waitpid(guardian, nullptr, 0);
+  return explain(failure.error == 0 ? Failure{Stage::pass, ECHILD} : failure);
 }
 
 }  // namespace softhca

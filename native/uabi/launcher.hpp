@@ -16,16 +16,20 @@ struct Launch {
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
   DescriptorRange ours;
+  std::string directory;  // To be removed when the caller has ended; none if it is empty.
 };
 
+// Both descriptors are the caller's to close. When the guardian's is closed, also by the caller's
+// death, everything is killed that the program has started.
 struct Launched {
   pid_t process = -1;
-  int listener = -1;  // The caller's to close.
+  pid_t guardian = -1;
+  int guardian_socket = -1;  // Of GuardianReports.
+  int listener = -1;
 };
 
-// Returns when the program runs, as far as its loader. It is killed when the calling *thread* ends.
-// EBUSY, if another listener is in the way; EOPNOTSUPP, if the kernel cannot do it; else the error
-// of fork(2) or execve(2).
+// Returns when the program runs, as far as its loader. EBUSY, if another listener is in the way;
+// EOPNOTSUPP, if the kernel cannot do it; else the error of fork(2) or execve(2).
 Result<Launched> launch(const Launch& launch);
 
 }  // namespace softhca

@@ -19,9 +19,7 @@
 #endif
 
 namespace softhca {
-namespace {
 
-// A pidfd is of a process; threads of one share their descriptors.
 pid_t process_of(pid_t task) {
   char path[32];
   std::snprintf(path, sizeof(path), "/proc/%d/status", task);
@@ -34,9 +32,8 @@ pid_t process_of(pid_t task) {
   return line == nullptr ? -1 : static_cast<pid_t>(std::strtol(line + 6, nullptr, 10));
 }
 
-}  // namespace
-
 int take_descriptor(pid_t task, int descriptor) {
+  // A pidfd is of a process; threads of one share their descriptors.
   const pid_t process = process_of(task);
   if (process <= 0) {
     errno = ESRCH;

@@ -1519,6 +1519,9 @@ class Known:
 
     def remove_file(self, inode: int) -> None: ...
 
+    def add_doorbell(self, inode: int, qp_handle: int, hca: Hca, qpn: int) -> None:
+        """The adapter must stay until the doorbell is removed."""
+
     def remove_doorbell(self, inode: int, qp_handle: int) -> None: ...
 
 class Asked:
@@ -1526,6 +1529,10 @@ class Asked:
 
     @property
     def call(self) -> str: ...
+
+    @property
+    def process(self) -> int:
+        """The process that the task is a thread of; -1 if it is gone."""
 
     @property
     def task(self) -> int: ...
@@ -1595,9 +1602,9 @@ class Listener:
 
     def answer_from_tree(self, asked: Asked) -> None: ...
 
-def launch(path: str, arguments: Sequence[str], environment: Sequence[str], first: int, last: int) -> tuple[int, int]:
+def launch(path: str, arguments: Sequence[str], environment: Sequence[str], first: int, last: int, directory: str) -> tuple[int, int, int, int]:
     """
-    Starts a program under the filter; returns its process and the listener.
+    Starts a program under the filter. Returns its process, its guardian, the guardian's socket and the listener.
     """
 
 class ProcessMemory:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,40 @@ def has_pyverbs() -> bool:
 
 
 needs_pyverbs = pytest.mark.skipif(not has_pyverbs(), reason="not installed: python3-pyverbs")
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Waits for a condition, and fails if it takes too long."""
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come true"
+        time.sleep(0.01)
+
+
+def is_running(process: int) -> bool:
+    """Whether a process runs; one that is only waited for does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
+
+
+def free_port() -> int:
+    """A port of TCP that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def run_both_ends(*command: str, options: tuple[str, ...] = ()) -> str:
+    """Runs a program as server and as client, under one supervisor; returns what both printed.
+
+    `command` is the server's, without the option for the port; the client's has the host besides.
+    """
+    words = [command[0], "-p", str(free_port()), *command[1:]]
+    program = [sys.executable, str(Path(__file__).with_name("both_ends.py")), *words]
+    return run_under(*program, options=options).stdout
 
 
 def run_under(

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from .programs import SYSTEM_PYTHON, needs, needs_pyverbs, run_under
+from .programs import (
+    SYSTEM_PYTHON,
+    is_running,
+    needs,
+    needs_pyverbs,
+    run_under,
+    wait_until,
+)
 
 BOTH_FORMS = pytest.mark.parametrize("options", [(), ("--write-abi",)], ids=["ioctl", "write"])
 
@@ -126,3 +135,34 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     run_under("true")
     left = {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("softhca-")}
     assert left <= before
+
+
+@pytest.mark.parametrize("whole_group", [False, True], ids=["supervisor", "group"])
+def test_a_supervisor_that_is_killed_takes_everything_along(
+    tmp_path: Path, whole_group: bool
+) -> None:
+    program = """
+import os, sys, tempfile, time
+if os.fork():
+    os.setsid()
+with open(sys.argv[1], "a") as out:
+    out.write(f"{os.getpid()}\\n")
+time.sleep(1000)
+"""
+    started = tmp_path / "started"
+    places = {"TMPDIR": str(tmp_path / "places")}
+    (tmp_path / "places").mkdir()
+    supervisor = subprocess.Popen(
+        [sys.executable, "-m", "softhca", "run", "--", sys.executable, "-c", program, str(started)],
+        env={**os.environ, **places},
+        start_new_session=True,
+    )
+    wait_until(lambda: started.exists() and len(started.read_text().split()) == 2)
+    processes = [int(word) for word in started.read_text().split()]
+    if whole_group:
+        os.killpg(supervisor.pid, signal.SIGKILL)
+    else:
+        supervisor.kill()
+    supervisor.wait()
+    wait_until(lambda: not any(is_running(process) for process in processes))
+    wait_until(lambda: not list((tmp_path / "places").iterdir()))

@@ -9,7 +9,7 @@ import signal
 from contextlib import ExitStack
 
 import softhca
-from softhca.tools.command import UNUSABLE, Command, CommandError, count_of
+from softhca.tools.command import UNUSABLE, Command, CommandError, count_of, print_error
 from softhca.uabi.supervisor import Supervisor
 
 DESCRIPTION = """Runs a program that uses RDMA through libibverbs, or any other way that ends at the
@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="know no ioctl(2), as kernels before 4.20: libraries then use write(2)",
     )
+    parser.add_argument(
+        "--refusals", action="store_true", help="say of each refused command why, on stderr"
+    )
     parser.add_argument("program", metavar="PROGRAM", help="what to run")
     parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the program"
@@ -57,15 +60,25 @@ def run(args: argparse.Namespace) -> int:
             stack.enter_context(softhca.open(address, capture=_capture(args.capture, index)))
             for index, address in enumerate(_addresses(args))
         ]
-        supervisor = stack.enter_context(Supervisor(adapters, write_only=args.write_abi))
+        supervisor = stack.enter_context(
+            Supervisor(
+                adapters,
+                write_only=args.write_abi,
+                on_refusal=_print_refusal if args.refusals else None,
+            )
+        )
         # What is typed at the terminal reaches the program, and its end is ours.
         for number in (signal.SIGINT, signal.SIGQUIT):
             signal.signal(number, signal.SIG_IGN)
         program = supervisor.launch(path, [args.program, *args.arguments])
         for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda number, _: os.kill(program.process, number))
+            signal.signal(number, lambda number, _: program.signal(number))
         status = supervisor.serve(program)
     return status if status >= 0 else 128 - status
+
+
+def _print_refusal(task: int, error: OSError) -> None:
+    print_error(f"softhca run: task {task}: {error}")
 
 
 def _addresses(args: argparse.Namespace) -> list[str | None]:

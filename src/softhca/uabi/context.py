@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from softhca.uabi.events import EventPipe
+from softhca.uabi.channels import Channel
+from softhca.uabi.events import AsyncPipe
 from softhca.uabi.files import DeviceFile
 from softhca.uabi.objects import Objects
+from softhca.uabi.processes import Processes
 
 if TYPE_CHECKING:
+    from softhca._adapter import Known
     from softhca.uabi.shared_device import SharedDevice
+    from softhca.verbs.lifetime import VerbsObject
 
 
 class Context:
@@ -18,38 +22,62 @@ class Context:
 
     Attributes:
         device: The adapter, which other contexts share.
+        known: What listeners recognise.
         file: Behind the descriptor.
         objects: By handle.
+        processes: Whose memory the objects reach.
         is_initialized: Whether the program has asked for its context yet; before, nothing works.
-        async_events: Where asynchronous events go; none before the program asked for it.
-        channels: Completion channels by the inode of their pipe.
         watch: Number of the watch that tells when nobody has the file any more.
     """
 
-    def __init__(self, device: SharedDevice) -> None:
+    def __init__(self, device: SharedDevice, known: Known) -> None:
         self.device = device
-        self.file = DeviceFile(f"softhca-{device.name}")
+        self.known = known
+        self.file = DeviceFile()
         self.objects = Objects()
+        self.processes = Processes()
         self.is_initialized = False
-        self.async_events: list[EventPipe] = []
-        self.channels: dict[int, EventPipe] = {}
         self.watch = -1
+        self._channels: dict[int, Channel] = {}
+        self._async_pipes: list[AsyncPipe] = []
 
-    def add_async_events(self, pipe: EventPipe) -> None:
+    def add_async_pipe(self, pipe: AsyncPipe) -> None:
         """Adds a pipe of asynchronous events; the first is the one that they go to."""
-        self.async_events.append(pipe)
+        self._async_pipes.append(pipe)
 
-    def channel_of(self, task: int, descriptor: int) -> EventPipe | None:
+    def add_channel(self, channel: Channel) -> None:
+        """Adds a completion channel, and drops those that nobody has any more."""
+        deserted = [inode for inode, one in self._channels.items() if one.is_deserted]
+        for inode in deserted:
+            self._channels.pop(inode).close()
+        self._channels[channel.inode] = channel
+
+    def channel_of(self, task: int, descriptor: int) -> Channel | None:
         """The completion channel that a descriptor of a program is."""
         try:
             inode = os.stat(f"/proc/{task}/fd/{descriptor}").st_ino
         except OSError:
             return None
-        return self.channels.get(inode)
+        return self._channels.get(inode)
+
+    def name_for_events(self, thing: VerbsObject, user_handle: int) -> None:
+        """Says what the program calls an object that events may be about."""
+        self.device.owners[thing] = (self, user_handle)
+
+    def tell(self, event_type: int, element: int) -> None:
+        """Writes an asynchronous event."""
+        if self._async_pipes:
+            self._async_pipes[0].put(event_type, element)
+
+    def forget_events(self, thing: VerbsObject) -> int:
+        """Takes back unread events of an object that is gone; returns how many were read."""
+        _, user_handle = self.device.owners.pop(thing)
+        return sum(pipe.forget(user_handle) for pipe in self._async_pipes)
 
     def close(self) -> None:
         """Destroys everything that the programs left."""
         self.objects.destroy_all()
-        for pipe in (*self.channels.values(), *self.async_events):
+        for channel in self._channels.values():
+            channel.close()
+        for pipe in self._async_pipes:
             pipe.close()
-        self.file.close()

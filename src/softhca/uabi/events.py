@@ -1,8 +1,8 @@
-"""Pipes by which programs hear of events.
+"""Asynchronous events of programs.
 
-They are plain pipes, so that read, poll and epoll of programs are the kernel's business. Destroying
-an object tells the program how many of its events were *read*, for which the library then waits to
-be acknowledged; those that were not are taken back.
+They come through a plain pipe, so that read, poll and epoll of programs are the kernel's business.
+Destroying an object tells the program how many of its events were *read*, for which the library
+then waits to be acknowledged; those that were not are taken back.
 """
 
 from __future__ import annotations
@@ -11,26 +11,19 @@ import os
 from collections import Counter
 from contextlib import suppress
 
-from softhca.uabi.layout import Layout
+from softhca.uabi.structures import ASYNC_EVENT
 
 
-class EventPipe:
-    """Records of one layout, each about one thing.
+class AsyncPipe:
+    """A pipe whose reading end a program has.
 
     Attributes:
-        for_program: The end to give to a program; closed once it is given.
-        descriptor: The end that is written to.
+        for_program: That end; -1 once it is given.
     """
 
-    def __init__(self, layout: Layout, subject: str) -> None:
-        self._layout = layout
-        self._subject = subject
-        self.for_program, self.descriptor = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.descriptor, False)
-        # An end of our own, to take records back by. Its O_NONBLOCK is not the program's.
-        self._reader = os.open(
-            f"/proc/self/fd/{self.descriptor}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        )
+    def __init__(self) -> None:
+        self.for_program, self._writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._writer, False)
         self._written: Counter[int] = Counter()
 
     def given(self) -> None:
@@ -38,35 +31,40 @@ class EventPipe:
         os.close(self.for_program)
         self.for_program = -1
 
-    def put(self, **record: int) -> None:
+    def put(self, event_type: int, element: int) -> None:
         """Writes a record. One too many is lost, as of everybody who does not read."""
-        with suppress(BlockingIOError):
-            os.write(self.descriptor, self._layout.pack(record))
-            self._written[record[self._subject]] += 1
+        record = ASYNC_EVENT.pack({"event_type": event_type, "element": element})
+        if self._write(record):
+            self._written[element] += 1
 
-    def count_written(self, subject: int, count: int) -> None:
-        """Counts records that somebody else wrote to the pipe."""
-        self._written[subject] += count
+    def _write(self, record: bytes) -> bool:
+        with suppress(BlockingIOError, BrokenPipeError):
+            return os.write(self._writer, record) == len(record)
+        return False
 
-    def forget(self, subject: int) -> int:
-        """Takes back what is unread about a subject; returns how many records were read."""
-        written = self._written.pop(subject, 0)
+    def forget(self, element: int) -> int:
+        """Takes back what is unread about an element; returns how many records were read."""
+        written = self._written.pop(element, 0)
         if not written:
             return 0
         kept = []
+        reader = os.open(
+            f"/proc/self/fd/{self._writer}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )
         with suppress(BlockingIOError):
-            while octets := os.read(self._reader, self._layout.size):
-                if self._layout.unpack(octets)[self._subject] == subject:
+            while record := os.read(reader, ASYNC_EVENT.size):
+                if ASYNC_EVENT.unpack(record).element == element:
                     written -= 1
                 else:
-                    kept.append(octets)
-        for octets in kept:
-            with suppress(BlockingIOError):
-                os.write(self.descriptor, octets)
+                    kept.append(record)
+        for record in kept:
+            self._write(record)
+        os.close(reader)
         return max(0, written)
 
     def close(self) -> None:
         """Closes our ends: the program reads what is left, and then the end."""
-        for descriptor in (self.for_program, self.descriptor, self._reader):
+        for descriptor in (self.for_program, self._writer):
             if descriptor >= 0:
                 os.close(descriptor)
+        self.for_program = self._writer = -1

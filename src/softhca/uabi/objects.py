@@ -58,6 +58,8 @@ class Objects:
     def destroy_all(self) -> None:
         """Destroys everything, the youngest first, as far as the order of its making says so."""
         for thing in reversed(list(self._objects.values())):
+            if hasattr(thing, "abandon"):
+                thing.abandon()
             thing.destroy()
         self._objects.clear()
         self._free.clear()

@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from ipaddress import IPv4Address, IPv4Interface
+from typing import TYPE_CHECKING
 
+from softhca.uabi.rings import most_of
 from softhca.verbs.device import Device
+from softhca.verbs.lifetime import VerbsObject
+
+if TYPE_CHECKING:
+    from softhca.uabi.context import Context
 
 # Of the devices of uverbs in Linux.
 _MAJOR = 231
@@ -18,6 +24,13 @@ class SharedDevice:
 
     Attributes:
         adapter: The device of the verbs.
+        hca: Its native half.
+        owners: Whose an object is, and what its program calls it, of all that events are about.
+        max_sge: Of the limits that programs are told, those that the size of rings decides.
+        max_inline_data: As well.
+        max_qp_wr: As well.
+        max_srq_wr: As well.
+        max_cqe: As well.
         index: Its number among those of the supervisor.
         name: As ibv_devices shows it. The library's provider recognises it by this.
         interface: The network interface that the adapter's address is of; empty if it is unknown.
@@ -28,6 +41,14 @@ class SharedDevice:
         self.index = index
         self.name = f"rxe{index}"
         self.interface = _interface_of(adapter)
+        self.hca = adapter.adapter
+        limits = adapter.query_device()
+        self.max_sge = limits.max_sge
+        self.max_inline_data = limits.max_inline_data
+        self.max_qp_wr = most_of(limits.max_qp_wr)
+        self.max_srq_wr = most_of(limits.max_srq_wr)
+        self.max_cqe = most_of(limits.max_cqe)
+        self.owners: dict[VerbsObject, tuple[Context, int]] = {}
 
     @property
     def node(self) -> str:

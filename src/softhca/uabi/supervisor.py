@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import selectors
 from collections.abc import Callable, Mapping, Sequence
@@ -24,19 +25,33 @@ class Supervisor:
     """Adapters, and the programs that share them as programs share the devices of a host.
 
     One thread does everything: it is the one that calls `launch` and `serve`. Programs are killed
-    when it ends.
+    when it ends, however it ends.
 
     Attributes:
         devices: The adapters.
     """
 
-    def __init__(self, adapters: Sequence[Device], *, write_only: bool = False) -> None:
-        """Makes the adapters known; `write_only` refuses ioctl(2), as kernels before 4.20 did."""
+    def __init__(
+        self,
+        adapters: Sequence[Device],
+        *,
+        write_only: bool = False,
+        on_refusal: Callable[[int, OSError], object] | None = None,
+    ) -> None:
+        """Makes the adapters known.
+
+        Args:
+            adapters: Programs find them in this order.
+            write_only: Refuse ioctl(2), as kernels before 4.20 did.
+            on_refusal: Called with the task and the error of each command that is refused.
+        """
+        self._on_refusal = on_refusal
         self.devices = [SharedDevice(adapter, index) for index, adapter in enumerate(adapters)]
         self._write_only = write_only
         self._numbers = descriptor_range()
         self._tree = sysfs.SysfsTree()
         self._known = Known()
+        self._programs: list[Program] = []
         self._contexts: dict[int, Context] = {}  # By the inode of their file.
         self._watch = FileWatch()
         self._watched: dict[int, Context] = {}
@@ -48,9 +63,16 @@ class Supervisor:
         for device in self.devices:
             self._tree.add(device)
             self._known.add_device(device.path, device.number)
+            self._selector.register(
+                device.adapter.async_event_fileno(),
+                selectors.EVENT_READ,
+                functools.partial(self._forward_events, device),
+            )
 
     def close(self) -> None:
-        """Forgets everything. Programs that still run are not served any more."""
+        """Ends what still runs, and forgets everything."""
+        for program in self._programs:
+            program.close()
         for context in list(self._contexts.values()):
             self._close_context(context)
         self._selector.close()
@@ -78,18 +100,21 @@ class Supervisor:
                 system has none; what execve(2) says.
         """
         variables = os.environ if environment is None else environment
-        process, descriptor = launch(
+        process, guardian, socket, descriptor = launch(
             path,
             list(arguments),
             [f"{name}={value}" for name, value in variables.items()],
             *self._numbers,
+            str(self._tree.top),
         )
         listener = Listener(descriptor, self._known)
         listener.start()
         self._selector.register(
             listener.fd, selectors.EVENT_READ, lambda: self._serve_listener(listener)
         )
-        return Program(process, self._selector)
+        program = Program(process, guardian, socket, self._selector)
+        self._programs.append(program)
+        return program
 
     def serve(self, program: Program) -> int:
         """Serves all programs until one has ended; returns its status, as of os.waitstatus()."""
@@ -128,15 +153,12 @@ class Supervisor:
             told = self._command(call)
             if not listener.give(asked, told):
                 call.take_back()  # It was killed meanwhile.
-        except MemoryError:
-            self._refuse(listener, asked, call, errno.ENOMEM)
         except OSError as error:
-            self._refuse(listener, asked, call, error.errno or errno.EIO)
-
-    def _refuse(self, listener: Listener, asked: Asked, call: Call | None, code: int) -> None:
-        if call is not None:
-            call.take_back()
-        listener.refuse(asked, code)
+            if call is not None:
+                call.take_back()
+            listener.refuse(asked, error.errno or errno.EIO)
+            if self._on_refusal is not None:
+                self._on_refusal(asked.task, error)
 
     def _command(self, call: Call) -> int:
         if call.asked.call == "write":
@@ -153,7 +175,7 @@ class Supervisor:
             listener.answer_from_tree(asked)
             return
         number = free_number(asked.task, self._numbers)
-        context = Context(device)
+        context = Context(device, self._known)
         descriptor = context.file.open_again()
         self._contexts[context.file.inode] = context
         context.watch = self._watch.add(descriptor)
@@ -180,6 +202,22 @@ class Supervisor:
         for device in self.devices:
             if f"/{device.name}/" in path:
                 self._tree.refresh_counters(device)
+
+    def _forward_events(self, device: SharedDevice) -> None:
+        while (event := device.adapter.poll_async_event()) is not None:
+            with event:
+                if isinstance(event.element, (int, Device)):
+                    self._tell_all(device, event.event_type, event.element)
+                elif event.element in device.owners:
+                    context, user_handle = device.owners[event.element]
+                    context.tell(event.event_type, user_handle)
+
+    def _tell_all(self, device: SharedDevice, event_type: int, element: int | Device) -> None:
+        """Tells of an event of the port or of the device."""
+        self._tree.refresh_port(device)
+        for context in self._contexts.values():
+            if context.device is device:
+                context.tell(event_type, element if isinstance(element, int) else 0)
 
     def _close_contexts(self) -> None:
         for watch in self._watch.take_closed():

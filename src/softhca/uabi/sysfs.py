@@ -79,7 +79,6 @@ class SysfsTree:
         self._put(f"{here}/node_desc", device.name)
         self._put(f"{here}/fw_ver", attr.fw_ver)
         self._put(f"{here}/hw_rev", f"{attr.hw_ver:#x}")
-        (self.top / here / "device" / "net" / device.interface).mkdir(parents=True)
         self._put(f"{here}/parent", device.interface)
         self.refresh_port(device)
         self.refresh_counters(device)

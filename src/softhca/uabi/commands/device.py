@@ -6,9 +6,10 @@ import errno
 from typing import Any
 
 from softhca.uabi.commands.call import Call, refused
-from softhca.uabi.events import EventPipe
+from softhca.uabi.events import AsyncPipe
 from softhca.uabi.layout import Fields
-from softhca.uabi.structures import ASYNC_EVENT, EX_QUERY_DEVICE_RESP, GID_ENTRY
+from softhca.uabi.structures import EX_QUERY_DEVICE_RESP, GID_ENTRY
+from softhca.verbs.enums import DeviceCap
 
 # Of struct ib_uverbs_query_device_resp: the capabilities that the older structure has room for.
 _OLD_CAPS = 0xFFFFFFFF
@@ -22,6 +23,8 @@ _VIRTUAL_LANES = 1
 # IB_PORT_CM_SUP: there is a communication manager; and ports have no LID but an IP address.
 _PORT_CAPS = 1 << 16
 _NODE_GUID_BYTES = 8
+# Counters of bad keys, a system image's GUID, NAKs for receivers that are not ready.
+_CAPS_OF_ALL = 1 << 1 | 1 << 2 | 1 << 11 | 1 << 12
 
 
 def _completion_vectors(call: Call) -> int:
@@ -57,7 +60,7 @@ def alloc_async_events(call: Call, request: Fields) -> dict[str, Any]:
 
 
 def _give_async_events(call: Call) -> int:
-    pipe = EventPipe(ASYNC_EVENT, "element")
+    pipe = AsyncPipe()
     try:
         number = call.give_descriptor(pipe.for_program)
     except OSError:
@@ -65,7 +68,7 @@ def _give_async_events(call: Call) -> int:
         raise
     pipe.given()
     # Of several, the first is the one that everything is told to that names none.
-    call.context.add_async_events(pipe)
+    call.context.add_async_pipe(pipe)
     return number
 
 
@@ -84,12 +87,12 @@ def query_device(call: Call, request: Fields) -> dict[str, Any]:
         "vendor_part_id": attr.vendor_part_id,
         "hw_ver": attr.hw_ver,
         "max_qp": attr.max_qp,
-        "max_qp_wr": attr.max_qp_wr,
-        "device_cap_flags": attr.device_cap_flags & _OLD_CAPS,
+        "max_qp_wr": device.max_qp_wr,
+        "device_cap_flags": _caps(call) & _OLD_CAPS,
         "max_sge": attr.max_sge,
         "max_sge_rd": attr.max_sge,
         "max_cq": attr.max_cq,
-        "max_cqe": attr.max_cqe,
+        "max_cqe": device.max_cqe,
         "max_mr": attr.max_mr,
         "max_pd": attr.max_pd,
         "max_qp_rd_atom": attr.max_qp_rd_atom,
@@ -102,11 +105,17 @@ def query_device(call: Call, request: Fields) -> dict[str, Any]:
         "max_total_mcast_qp_attach": attr.max_mcast_grp * attr.max_mcast_qp_attach,
         "max_ah": attr.max_ah,
         "max_srq": attr.max_srq,
-        "max_srq_wr": attr.max_srq_wr,
+        "max_srq_wr": device.max_srq_wr,
         "max_srq_sge": attr.max_srq_sge,
         "max_pkeys": attr.max_pkeys,
         "phys_port_cnt": attr.phys_port_cnt,
     }
+
+
+def _caps(call: Call) -> int:
+    """Capabilities; those that the provider has no calls for are not among them."""
+    caps = call.context.device.adapter.query_device().device_cap_flags
+    return int(caps & ~DeviceCap.XRC | _CAPS_OF_ALL)
 
 
 def _version(text: str) -> int:
@@ -119,11 +128,10 @@ def ex_query_device(call: Call, request: Fields) -> dict[str, Any]:
     """The same and more: capabilities of 64 bits. Of what else is asked there is nothing here."""
     if request.comp_mask or request.zero:
         raise refused(errno.EINVAL)
-    caps = call.context.device.adapter.query_device().device_cap_flags
     return {
         "base": query_device(call, request),
         "response_length": EX_QUERY_DEVICE_RESP.size,
-        "device_cap_flags_ex": int(caps),
+        "device_cap_flags_ex": _caps(call),
     }
 
 

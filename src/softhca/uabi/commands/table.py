@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from softhca.uabi import structures as s
-from softhca.uabi.commands import channels, device, pd
-from softhca.uabi.commands.forms import Command, Created, Handle, In, Method, Out, Write
+from softhca.uabi.commands import addresses, channels, cq, device, mr, pd, qp, srq
+from softhca.uabi.commands.forms import (
+    Command,
+    Created,
+    Descriptor,
+    Handle,
+    In,
+    Method,
+    Out,
+    Write,
+)
 from softhca.uabi.commands.ioctl_form import MethodTable
 from softhca.uabi.commands.write_form import EXTENDED, WriteTable
 
@@ -99,6 +108,125 @@ COMMANDS = (
         channels.create_comp_channel,
         (Write(17, s.CREATE_COMP_CHANNEL, s.CREATE_COMP_CHANNEL_RESP),),
     ),
+    Command(mr.reg_mr, (Write(9, s.REG_MR, s.REG_MR_RESP),)),
+    Command(mr.dereg_mr, (Write(13, s.DEREG_MR),), Method(MR, 1, (Handle(0, "mr_handle"),))),
+    Command(mr.alloc_mw, (Write(14, s.ALLOC_MW, s.ALLOC_MW_RESP),)),
+    Command(mr.dealloc_mw, (Write(16, s.DEALLOC_MW),), Method(MW, 0, (Handle(0, "mw_handle"),))),
+    Command(
+        cq.create_cq,
+        (
+            Write(18, s.CREATE_CQ, s.CREATE_CQ_RESP),
+            Write(18, s.EX_CREATE_CQ, s.EX_CREATE_CQ_RESP, extended=True, required=32, promised=16),
+        ),
+        Method(
+            CQ,
+            0,
+            (
+                Created(0, "cq_handle"),
+                In(1, "cqe"),
+                In(2, "user_handle", bytes=8),
+                Descriptor(3, "comp_channel"),
+                In(4, "comp_vector"),
+                In(5, "flags", optional=True),
+                Out(6, "cqe"),
+                Descriptor(7, "event_fd"),
+            ),
+        ),
+    ),
+    Command(cq.resize_cq, (Write(19, s.RESIZE_CQ, s.RESIZE_CQ_RESP, promised=4),)),
+    Command(cq.modify_cq, (Write(57, s.EX_MODIFY_CQ, extended=True),)),
+    Command(cq.req_notify_cq, (Write(23, s.REQ_NOTIFY_CQ),)),
+    Command(
+        cq.destroy_cq,
+        (Write(20, s.DESTROY_CQ, s.DESTROY_CQ_RESP),),
+        Method(CQ, 1, (Handle(0, "cq_handle"), Out(1, "told", s.DESTROY_CQ_RESP))),
+    ),
+    Command(
+        srq.create_srq,
+        (
+            Write(32, s.CREATE_SRQ, s.CREATE_SRQ_RESP),
+            Write(39, s.CREATE_XSRQ, s.CREATE_SRQ_RESP),
+        ),
+        Method(
+            SRQ,
+            0,
+            (
+                Created(0, "srq_handle"),
+                Handle(1, "pd_handle"),
+                Handle(2, "xrcd_handle", optional=True),
+                Handle(3, "cq_handle", optional=True),
+                In(4, "user_handle", bytes=8),
+                In(5, "max_wr"),
+                In(6, "max_sge"),
+                In(7, "srq_limit"),
+                In(8, "max_num_tags", optional=True),
+                In(9, "srq_type"),
+                Descriptor(10, "event_fd"),
+                Out(11, "max_wr"),
+                Out(12, "max_sge"),
+                Out(13, "srqn", optional=True),
+            ),
+        ),
+    ),
+    Command(srq.modify_srq, (Write(33, s.MODIFY_SRQ),)),
+    Command(srq.query_srq, (Write(34, s.QUERY_SRQ, s.QUERY_SRQ_RESP),)),
+    Command(
+        srq.destroy_srq,
+        (Write(35, s.DESTROY_SRQ, s.DESTROY_SRQ_RESP),),
+        Method(SRQ, 1, (Handle(0, "srq_handle"), Out(1, "told", s.DESTROY_SRQ_RESP))),
+    ),
+    Command(addresses.create_ah, (Write(5, s.CREATE_AH, s.CREATE_AH_RESP),)),
+    Command(
+        addresses.destroy_ah,
+        (Write(8, s.DESTROY_AH),),
+        Method(AH, 0, (Handle(0, "ah_handle"),)),
+    ),
+    Command(
+        qp.create_qp,
+        (
+            Write(24, s.CREATE_QP, s.CREATE_QP_RESP),
+            Write(24, s.EX_CREATE_QP, s.EX_CREATE_QP_RESP, extended=True, required=64, promised=40),
+        ),
+    ),
+    Command(
+        qp.create_qp_by_attributes,
+        method=Method(
+            QP,
+            0,
+            (
+                Created(0, "qp_handle"),
+                Handle(1, "xrcd_handle", optional=True),
+                Handle(2, "pd_handle", optional=True),
+                Handle(3, "srq_handle", optional=True),
+                Handle(4, "send_cq_handle", optional=True),
+                Handle(5, "recv_cq_handle", optional=True),
+                Handle(6, "rwq_ind_tbl_handle", optional=True),
+                In(7, "user_handle", bytes=8),
+                In(8, "cap", s.QP_CAP),
+                In(9, "type"),
+                In(10, "flags", optional=True),
+                In(11, "source_qpn", optional=True),
+                Descriptor(12, "event_fd"),
+                Out(13, "cap", s.QP_CAP),
+                Out(14, "qpn"),
+            ),
+        ),
+    ),
+    Command(
+        qp.modify_qp,
+        (
+            Write(26, s.MODIFY_QP),
+            Write(26, s.EX_MODIFY_QP, s.EX_MODIFY_QP_RESP, extended=True, required=112, promised=0),
+        ),
+    ),
+    Command(qp.query_qp, (Write(25, s.QUERY_QP, s.QUERY_QP_RESP),)),
+    Command(
+        qp.destroy_qp,
+        (Write(27, s.DESTROY_QP, s.DESTROY_QP_RESP),),
+        Method(QP, 1, (Handle(0, "qp_handle"), Out(1, "told", s.DESTROY_QP_RESP))),
+    ),
+    Command(qp.attach_mcast, (Write(30, s.MCAST),)),
+    Command(qp.detach_mcast, (Write(31, s.MCAST),)),
 )
 
 WRITES: WriteTable = {

@@ -63,7 +63,7 @@ def _run_plain(call: Call, handler: Handler, form: Write, octets: bytes) -> None
     request = form.request.unpack(body)
     answer = call.run(handler, request)
     # What has an answer begins with the pointer to it.
-    if form.response.size and room:
+    if form.response.size and room and "response" in request:
         packed = form.response.pack(answer) + answer.get("driver", b"")
         call.write(request.response, packed[:room])
 

@@ -1,0 +1,46 @@
+"""Completion channels of programs."""
+
+from __future__ import annotations
+
+import os
+import select
+
+from softhca._adapter import EventPipe
+
+
+class Channel:
+    """A pipe whose reading end a program has.
+
+    Attributes:
+        events: Writes the events.
+        inode: By which a descriptor of the program is recognised.
+    """
+
+    def __init__(self) -> None:
+        self.for_program, self._writer = os.pipe2(os.O_CLOEXEC)
+        self.events = EventPipe(self._writer)
+        self.inode = os.fstat(self._writer).st_ino
+
+    def given(self) -> None:
+        """Forgets the end that the program has by now."""
+        os.close(self.for_program)
+        self.for_program = -1
+
+    def forget(self, user_handle: int) -> int:
+        """Takes back the unread events of a queue; returns how many were read."""
+        return self.events.forget(user_handle)
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether nobody has the reading end any more."""
+        poll = select.poll()
+        poll.register(self._writer, 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+
+    def close(self) -> None:
+        """Closes our ends."""
+        for descriptor in (self.for_program, self._writer):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.for_program = self._writer = -1
+        del self.events

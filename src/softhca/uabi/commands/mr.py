@@ -1,0 +1,99 @@
+"""Memory regions and windows."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import Any
+
+from softhca.uabi.commands.call import Call, refused
+from softhca.uabi.commands.pd import OwnedPD
+from softhca.uabi.layout import Fields
+from softhca.uabi.processes import demand_mapped
+from softhca.verbs.enums import Access, MwType
+from softhca.verbs.lifetime import VerbsObject
+from softhca.verbs.mw import MW
+from softhca.verbs.pd import PD
+
+# Flags that a device may ignore: IB_ACCESS_OPTIONAL_RANGE.
+_OPTIONAL = 0x3FF00000
+_WRITES = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
+_PAGE = 4096
+
+
+class ProgramMR(VerbsObject):
+    """A region of a program's memory."""
+
+    __slots__ = ("handle", "lkey", "rkey")
+
+    kind = "mr"
+
+    def __init__(self, pd: PD, call: Call, request: Fields, access: int) -> None:
+        memory = call.context.processes.memory_of(call.asked.process, request.start)
+        info = call.context.device.hca.reg_process_mr(
+            pd.handle, memory, request.start, request.length, request.hca_va, access
+        )
+        self.handle = info.handle
+        self.lkey = info.lkey
+        self.rkey = info.rkey
+        super().__init__(pd._hca, pd)
+
+    def _destroy(self) -> None:
+        self._hca.dereg_mr(self.handle)
+
+    def __repr__(self) -> str:
+        return f"<ProgramMR {self.handle}>"
+
+
+@dataclass
+class OwnedMR:
+    """A region with its handle."""
+
+    mr: ProgramMR
+
+    def destroy(self) -> dict[str, int]:
+        """EBUSY, while a window is bound to it."""
+        self.mr.close()
+        return {}
+
+
+@dataclass
+class OwnedMW:
+    """A window with its handle."""
+
+    mw: MW
+
+    def destroy(self) -> dict[str, int]:
+        """Unbinds it."""
+        self.mw.close()
+        return {}
+
+
+def reg_mr(call: Call, request: Fields) -> dict[str, Any]:
+    """Registers memory of the program; EFAULT where it has none, or may not write it."""
+    access = request.access_flags & ~_OPTIONAL
+    if (request.start ^ request.hca_va) % _PAGE or not request.length:
+        raise refused(errno.EINVAL)
+    if access & Access.ON_DEMAND:
+        raise refused(errno.EOPNOTSUPP, "no on-demand paging")
+    pd = call.context.objects.get(request.pd_handle, OwnedPD).pd
+    demand_mapped(call.asked.process, request.start, request.length, bool(access & _WRITES))
+    mr = ProgramMR(pd, call, request, access)
+    return {"mr_handle": call.own(OwnedMR(mr)), "lkey": mr.lkey, "rkey": mr.rkey}
+
+
+def dereg_mr(call: Call, request: Fields) -> dict[str, Any]:
+    """Gives a region up."""
+    return call.context.objects.destroy(request.mr_handle, OwnedMR)
+
+
+def alloc_mw(call: Call, request: Fields) -> dict[str, Any]:
+    """Allocates a window; EINVAL for a type that there is not."""
+    pd = call.context.objects.get(request.pd_handle, OwnedPD).pd
+    mw = pd.alloc_mw(MwType(request.mw_type) if request.mw_type in (1, 2) else request.mw_type)
+    return {"mw_handle": call.own(OwnedMW(mw)), "rkey": mw.rkey}
+
+
+def dealloc_mw(call: Call, request: Fields) -> dict[str, Any]:
+    """Gives a window up."""
+    return call.context.objects.destroy(request.mw_handle, OwnedMW)

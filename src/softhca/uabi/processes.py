@@ -1,0 +1,51 @@
+"""The processes whose memory a context reaches."""
+
+from __future__ import annotations
+
+import errno
+
+from softhca._adapter import ProcessMemory
+from softhca.uabi.commands.call import refused
+
+
+class Processes:
+    """Address spaces of processes that share a context, opened once each."""
+
+    def __init__(self) -> None:
+        self._memories: dict[int, ProcessMemory] = {}
+
+    def memory_of(self, process: int, address: int) -> ProcessMemory:
+        """The memory of a process, in which `address` can be read.
+
+        One that was opened before an exec is another address space, of which nothing is left.
+        """
+        memory = self._memories.get(process)
+        if memory is None or memory.read(address, 1) is None:
+            memory = self._memories[process] = ProcessMemory.open(process)
+        return memory
+
+
+def demand_mapped(process: int, address: int, length: int, writable: bool) -> None:
+    """Refuses a range of which a process has not all, as ib_umem_get() does.
+
+    The memory file of a process could write what the process itself may not.
+
+    Raises:
+        OSError: EFAULT; EINVAL, for a range that wraps around.
+    """
+    end = address + length
+    if end >= 1 << 64:
+        raise refused(errno.EINVAL)
+    with open(f"/proc/{process}/maps", "rb") as maps:
+        for line in maps:
+            bounds, rights, _ = line.split(b" ", 2)
+            first, last = (int(bound, 16) for bound in bounds.split(b"-"))
+            if last <= address:
+                continue
+            # A private mapping may be written by way of a copy; a shared one is what it says.
+            if first > address or rights[0:1] != b"r" or (writable and rights[1:2] != b"w"):
+                break
+            address = last
+            if address >= end:
+                return
+    raise refused(errno.EFAULT)

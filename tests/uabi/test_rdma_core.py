@@ -1,0 +1,83 @@
+"""Rdma-core's own Python tests: none fails, and each that is skipped is in a list with its reason.
+
+`rdma_core_44_skipped.txt` has a line for each: what Debian's rdma-core 44 skips, and why. Linux's
+rxe skips the same, but for what its machine has (huge pages, a graphics card, an interface).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .programs import SYSTEM_PYTHON, needs_pyverbs, run_under
+
+INSTALLED = Path("/usr/share/doc/rdma-core/tests")
+SKIPPED = Path(__file__).with_name("rdma_core_44_skipped.txt")
+# Of 273 tests, those that need no hardware of a kind; Linux 6.1's rxe passes 86 without rdma_cm.
+FEWEST_PASSED = 86
+# Over write(2) the library cannot ask for what these two ask.
+ONLY_BY_IOCTL = {
+    "tests.test_device.DeviceTest.test_query_gid_table",
+    "tests.test_device.DeviceTest.test_query_gid_ex_bad_flow",
+}
+
+pytestmark = [
+    needs_pyverbs,
+    pytest.mark.skipif(not INSTALLED.exists(), reason=f"no tests of rdma-core in {INSTALLED}"),
+]
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the package of tests, unpacked."""
+    version = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Version}", "rdma-core"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    if not version.startswith("44."):
+        pytest.skip(f"the list of what is skipped is of rdma-core 44, not {version or 'unknown'}")
+    top = tmp_path_factory.mktemp("rdma-core")
+    (top / "tests").mkdir()
+    for file in INSTALLED.iterdir():
+        octets = file.read_bytes()
+        if file.suffix == ".gz":
+            (top / "tests" / file.stem).write_bytes(gzip.decompress(octets))
+        elif file.suffix == ".py":
+            (top / "tests" / file.name).write_bytes(octets)
+    return top
+
+
+def outcomes(suite: Path, *options: str) -> dict[str, tuple[str, str]]:
+    """Runs all of them: outcome and reason by name."""
+    runner = Path(__file__).with_name("rdma_core_runner.py")
+    printed = run_under(SYSTEM_PYTHON, str(runner), str(suite), options=options).stdout
+    lines = [json.loads(line) for line in printed.splitlines() if line.startswith('["')]
+    return {name: (outcome, reason) for name, outcome, reason in lines}
+
+
+def listed() -> dict[str, str]:
+    """Reasons by name."""
+    lines = SKIPPED.read_text().splitlines()
+    return dict(line.split(": ", 1) for line in lines if line and not line.startswith("#"))
+
+
+@pytest.mark.parametrize("options", [(), ("--write-abi",)], ids=["ioctl", "write"])
+def test_none_fails_and_each_skip_has_its_reason(suite: Path, options: tuple[str, ...]) -> None:
+    found = outcomes(suite, *options)
+    passed = [name for name, (outcome, _) in found.items() if outcome == "passed"]
+    skipped = {name: why for name, (outcome, why) in found.items() if outcome == "skipped"}
+    exceptions = ONLY_BY_IOCTL if options else set()
+    wrong = {
+        name: why
+        for name, (outcome, why) in found.items()
+        if outcome not in ("passed", "skipped") and name not in exceptions
+    }
+    assert not wrong, "\n".join(f"{name}: {why}" for name, why in wrong.items())
+    assert set(skipped) <= set(listed()), sorted(set(skipped) - set(listed()))
+    assert len(passed) >= FEWEST_PASSED - len(exceptions)
