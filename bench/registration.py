@@ -82,6 +82,22 @@ def pair_ns(
     return statistics.median(made), statistics.median(ended)
 
 
+def unmapping_ns(pd: hca.PD, channel: hca.InvalidationChannel, rounds: int) -> dict[str, float]:
+    """Nanoseconds of unmapping a page: plain, and watched, when it waits for the notice."""
+    now = time.perf_counter_ns
+    took: dict[str, list[int]] = defaultdict(list)
+    for _ in range(rounds):
+        for name in ("unmapping, plain", "unmapping, watched"):
+            mapping = mmap.mmap(-1, PAGE)
+            mr = pd.reg_mr(mapping, invalidation=channel) if name.endswith("watched") else None
+            begin = now()
+            mapping.close()
+            took[name].append(now() - begin)
+            if mr is not None:
+                mr.dereg()
+    return {name: statistics.median(found) for name, found in took.items()}
+
+
 def with_block(cache: hca.RegistrationCache, buffer: object) -> None:
     """A hit as most programs write it, and the call of this function."""
     with cache.registered(buffer):
@@ -130,11 +146,12 @@ def measure(rounds: int) -> dict[str, float]:
                     made, ended = pair_ns(make, end, size)
                     chunks[f"{name}, on"].append(made)
                     chunks[f"{name}, off"].append(ended)
+            unmapping = unmapping_ns(pd, channel, max(1, rounds // 10))
     empty = statistics.median(chunks["nothing"])
     return {
         name: statistics.median(found) - (empty if name != "nothing" else 0)
         for name, found in chunks.items()
-    }
+    } | unmapping
 
 
 def main() -> None:
@@ -143,7 +160,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20000)
     median = measure(parser.parse_args().rounds)
     for name, ns in median.items():
-        print(f"{name:16} {ns:9.0f} ns")
+        print(f"{name:18} {ns:9.0f} ns")
     for part, what in (("on", "registering"), ("off", "deregistering")):
         bound = 2 * median[f"plain, {part}"] + median[f"system call, {part}"]
         ratio = median[f"notices, {part}"] / bound

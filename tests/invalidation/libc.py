@@ -19,13 +19,18 @@ _libc.mmap.argtypes = [
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _libc.mremap.restype = ctypes.c_void_p
-_libc.mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
+_libc.mremap.argtypes = [
+    *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t),
+    *(ctypes.c_int, ctypes.c_void_p),
+]
 _libc.malloc.restype = ctypes.c_void_p
 _libc.malloc.argtypes = [ctypes.c_size_t]
 _libc.free.argtypes = [ctypes.c_void_p]
 
 MAP_FIXED = 0x10
 MREMAP_MAYMOVE = 1
+MREMAP_FIXED = 2
+MREMAP_DONTUNMAP = 4
 _FAILED = ctypes.c_void_p(-1).value
 
 
@@ -58,9 +63,11 @@ def advise(address: int, length: int, advice: int) -> None:
     _checked(_libc.madvise(address, length, advice))
 
 
-def remap(address: int, length: int, to_length: int, flags: int = MREMAP_MAYMOVE) -> int:
-    """Moves or resizes a mapping (mremap) and returns its address."""
-    return _checked(_libc.mremap(address, length, to_length, flags))
+def remap(
+    address: int, length: int, to_length: int, flags: int = MREMAP_MAYMOVE, to: int = 0
+) -> int:
+    """Moves or resizes a mapping (mremap), with MREMAP_FIXED to `to`, and returns its address."""
+    return _checked(_libc.mremap(address, length, to_length, flags, to))
 
 
 def allocate(size: int) -> int:

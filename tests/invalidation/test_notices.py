@@ -99,6 +99,51 @@ def test_every_change_of_every_mapping(
     assert mr.dereg() == 6
 
 
+@pytest.mark.parametrize(
+    ("flags", "pages", "expected"),
+    [
+        pytest.param(libc.MREMAP_MAYMOVE, 8, (REMAP, 0, 4, 1), id="grown elsewhere"),
+        pytest.param(0, 1, (UNMAP, 1, 3, 1), id="cut off"),
+        pytest.param(
+            libc.MREMAP_MAYMOVE | libc.MREMAP_FIXED, 4, (REMAP, 0, 4, 1), id="moved to a place"
+        ),
+        pytest.param(
+            libc.MREMAP_MAYMOVE | libc.MREMAP_FIXED | libc.MREMAP_DONTUNMAP,
+            *(4, (REMAP, 0, 4, 1)),
+            id="moved, and empty where it was",
+        ),
+    ],
+)
+def test_every_mremap(
+    host: Host, channel: InvalidationChannel, flags: int, pages: int, expected: Told
+) -> None:
+    # What lies behind it keeps it from growing in its place.
+    at, place = libc.map_pages(5), libc.map_pages(4)
+    mr = register(host, channel, at, 4)
+    libc.map_pages(1, at=at + 4 * PAGE, prot=mmap.PROT_READ)
+    generation = channel.generation
+    libc.remap(at, 4 * PAGE, pages * PAGE, flags, place)
+    assert channel.generation != generation
+    assert told(channel) == [expected]
+    assert mr.dereg() == 1
+
+
+def test_a_mapping_that_is_moved_onto_it(host: Host, channel: InvalidationChannel) -> None:
+    at, other = libc.map_pages(4), libc.map_pages(2)
+    mr = register(host, channel, at, 4)
+    libc.remap(other, 2 * PAGE, 2 * PAGE, libc.MREMAP_MAYMOVE | libc.MREMAP_FIXED, at + PAGE)
+    assert told(channel) == [(UNMAP, 1, 2, 1)]
+    assert mr.dereg() == 1
+
+
+def test_memory_that_is_freed_lazily(host: Host, channel: InvalidationChannel) -> None:
+    with libc.pages(4) as at:
+        mr = register(host, channel, at, 4)
+        libc.advise(at + PAGE, 2 * PAGE, mmap.MADV_FREE)
+        assert told(channel) == [(REMOVE, 1, 2, 1)]
+        assert mr.dereg() == 1
+
+
 def test_a_hole_punched_by_madvise(host: Host, channel: InvalidationChannel) -> None:
     at = libc.map_pages(4, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)
     mr = register(host, channel, at, 4)
