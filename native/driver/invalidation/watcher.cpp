@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <new>
 #include <system_error>
@@ -24,6 +25,10 @@ constexpr std::uint64_t kHugePageBytes = 2 << 20;
 
 AddressRange widened(const AddressRange& range, std::uint64_t page_bytes) {
   return {range.start & ~(page_bytes - 1), (range.end + page_bytes - 1) & ~(page_bytes - 1)};
+}
+
+std::size_t class_of(const AddressRange& range) {
+  return static_cast<std::size_t>(std::bit_width(range.end - range.start));
 }
 
 bool is_mapped(std::uint64_t page) {
@@ -107,14 +112,18 @@ void Watcher::apply(const MappingChange& change) {
                              change.moved_to + (change.range.end - change.range.start)};
 }
 
-// Visits, in order of their first bytes, the regions whose pages may lie on `range`, and a few
-// more.
+// Visits the regions whose pages may lie on `range`, and a few more.
 template <class Visit>
 void Watcher::for_near(const AddressRange& range, Visit visit) {
-  const std::uint64_t reach = std::min(range.start, longest_bytes_ + kHugePageBytes);
-  for (auto at = regions_.lower_bound(range.start - reach);
-       at != regions_.end() && at->first < range.end + kHugePageBytes; ++at) {
-    visit(*at->second);
+  const std::uint64_t beyond = huge_pages_ ? kHugePageBytes : 0;
+  for (std::uint64_t left = classes_; left != 0; left &= left - 1) {
+    const int size_class = std::countr_zero(left);
+    const Regions& regions = regions_[static_cast<std::size_t>(size_class)];
+    const std::uint64_t reach = std::min(range.start, (std::uint64_t{1} << size_class) + beyond);
+    for (auto at = regions.lower_bound(range.start - reach);
+         at != regions.end() && at->first < range.end + beyond; ++at) {
+      visit(*at->second);
+    }
   }
 }
 
@@ -175,8 +184,9 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
       return refuse(EINVAL, "invalidation", 0, "is closed");
     }
     region->channel->join();
-    regions_.insert(std::move(node));
-    longest_bytes_ = std::max(longest_bytes_, length);
+    const std::size_t size_class = class_of(region->range);
+    regions_[size_class].insert(std::move(node));
+    classes_ |= std::uint64_t{1} << size_class;
   }
   if (length > 0) {
     Status status = userfault_.watch(region->pages);
@@ -184,6 +194,8 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
       // In a mapping of huge pages only whole ones can be watched.
       const AddressRange huge = widened(region->range, kHugePageBytes);
       if (userfault_.watch(huge).ok()) {
+        const std::lock_guard lock(notices_);
+        huge_pages_ = true;
         region->pages = huge;
         status = Status::success();
       }
@@ -218,11 +230,13 @@ void Watcher::bring_events(InvalidationChannel& channel) {
 void Watcher::forget(WatchedRegion& region) {
   Regions::node_type node;
   const std::lock_guard lock(notices_);
-  auto [at, end] = regions_.equal_range(region.range.start);
+  const std::size_t size_class = class_of(region.range);
+  Regions& regions = regions_[size_class];
+  auto [at, end] = regions.equal_range(region.range.start);
   while (at != end && at->second != &region) ++at;
-  node = regions_.extract(at);
+  node = regions.extract(at);
+  if (regions.empty()) classes_ &= ~(std::uint64_t{1} << size_class);
   region.channel->leave(region);
-  if (regions_.empty()) longest_bytes_ = 0;
 }
 
 std::uint64_t Watcher::remove(WatchedRegion& region) {
@@ -241,12 +255,17 @@ std::uint64_t Watcher::raised(const WatchedRegion& region) {
 // Stops watching the pages that no other region lies on.
 void Watcher::unwatch_unshared(const AddressRange& pages) {
   if (pages.empty()) return;
-  std::uint64_t from = pages.start;
+  std::vector<AddressRange> shared;
   for_near(pages, [&](const WatchedRegion& other) {
-    if (intersection(other.pages, pages).empty()) return;
-    if (other.pages.start > from) userfault_.unwatch({from, other.pages.start});
-    from = std::max(from, other.pages.end);
+    const AddressRange both = intersection(other.pages, pages);
+    if (!both.empty()) shared.push_back(both);
   });
+  std::ranges::sort(shared, {}, &AddressRange::start);
+  std::uint64_t from = pages.start;
+  for (const AddressRange& part : shared) {
+    if (part.start > from) userfault_.unwatch({from, part.start});
+    from = std::max(from, part.end);
+  }
   if (from < pages.end) userfault_.unwatch({from, pages.end});
 }
 

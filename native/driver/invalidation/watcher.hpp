@@ -45,6 +45,9 @@ class Watcher {
  private:
   // By the first byte of the region.
   using Regions = std::multimap<std::uint64_t, WatchedRegion*>;
+  // Regions of a class are shorter than 2^class bytes, so that who looks for those that reach into
+  // a range need not look far, however long others are.
+  static constexpr std::size_t kClasses = 64;
 
   // Ranges that a mapping was moved to, watched although no region lies there.
   static constexpr std::size_t kMaxStrays = 64;
@@ -74,8 +77,9 @@ class Watcher {
   std::mutex notices_;
 
   // Changed with both locks held, read with either.
-  Regions regions_;
-  std::uint64_t longest_bytes_ = 0;
+  std::array<Regions, kClasses> regions_;
+  std::uint64_t classes_ = 0;  // A bit for each that has any.
+  bool huge_pages_ = false;    // Some region may reach beyond its own pages.
   // What follows, and what is said of regions and channels there, is under notices_.
   InvalidationChannel* channels_ = nullptr;
   std::array<AddressRange, kMaxStrays> strays_{};
