@@ -29,8 +29,8 @@ from .libc import PAGE
 
 OWNERS = 3
 PAGES = 4
-# Far from where the kernel puts mappings.
-ZONE = 0x6100_0000_0000
+# Far from where the kernel puts mappings, and free under the address sanitizer.
+ZONE = 0x7E90_0000_0000
 ACCESS = Access.LOCAL_WRITE | Access.REMOTE_READ | Access.REMOTE_WRITE | Access.MW_BIND
 REFUSED = (WcStatus.REM_ACCESS_ERR, WcStatus.REM_OP_ERR)
 
