@@ -127,6 +127,8 @@ Result<Counters> Adapter::qp_counters(std::uint32_t qpn) const {
 
 bool Adapter::next_event(AsyncEvent& event) { return state_->async_events.pop(event); }
 
+std::uint64_t Adapter::activity() const { return state_->activity; }
+
 bool Adapter::has_event() const { return !state_->async_events.empty(); }
 
 bool Adapter::next_completion_event(CompletionEvent& event) {

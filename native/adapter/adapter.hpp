@@ -148,6 +148,9 @@ class Adapter {
   bool next_event(AsyncEvent& event);
   bool has_event() const;
   bool next_completion_event(CompletionEvent& event);
+  // Grows with every completion and every asynchronous event: whoever simulates many adapters sees
+  // by it that a program has something to look at.
+  std::uint64_t activity() const;
 
   // The port's link came up or went down, which raises PORT_ACTIVE or PORT_ERR. A port that is down
   // takes no packet, and loses those it sends.

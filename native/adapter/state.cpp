@@ -27,6 +27,7 @@ Adapter::State::State(AdapterConfig adapter_config)
       port_active(config.port_active) {}
 
 void Adapter::State::complete(CompletionQueue& cq, const Completion& completion) {
+  ++activity;
   Completion stamped = completion;
   stamped.timestamp_ns = now_ns;
   const std::uint64_t held_ns = cq.notify_deadline_ns();
@@ -62,6 +63,7 @@ void Adapter::State::complete(CompletionQueue& cq, const Completion& completion)
 }
 
 void Adapter::State::notify(const CompletionQueue& cq) {
+  ++activity;
   if (cq.channel != 0) {
     completion_events.push_back({cq.handle(), cq.channel});
   }
@@ -79,6 +81,7 @@ void Adapter::State::release_held_back() {
 }
 
 void Adapter::State::raise(EventType type, std::uint32_t object) {
+  ++activity;
   async_events.push(type, object);
 }
 

@@ -88,6 +88,7 @@ struct Adapter::State final : Services {
   bool port_active;
   bool failed = false;  // For good.
   std::deque<CompletionEvent> completion_events;
+  std::uint64_t activity = 0;  // Completions and events that there ever were.
   // When moderated CQs let go of their events, and which.
   std::set<std::pair<std::uint64_t, std::uint32_t>> held_back;
   std::vector<std::uint32_t> overflowed_cqs;

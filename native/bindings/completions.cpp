@@ -58,13 +58,14 @@ int clear_hca(PyObject* self) {
 }
 
 nb::list poll(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::type_object cls,
-              std::uint64_t patience_ns) {
+              std::uint64_t patience_ns, bool progress) {
   nb::list out;
   std::array<Completion, kPollBatch> batch;
   while (out.size() < max_entries) {
     const std::size_t wanted = std::min<std::size_t>(kPollBatch, max_entries - out.size());
     const std::size_t count =
-        demand(hca.poll(cq, {batch.data(), wanted}, out.size() == 0 ? patience_ns : 0));
+        progress ? demand(hca.poll(cq, {batch.data(), wanted}, out.size() == 0 ? patience_ns : 0))
+                 : demand(hca.poll_waiting(cq, {batch.data(), wanted}));
     for (std::size_t i = 0; i < count; ++i) {
       const Completion& completion = batch[i];
       CqeTable::Posted posted;
@@ -195,9 +196,9 @@ void bind_completions(nb::module_& module, HcaClass& hca) {
   bind_completion(module);
   module.attr("C") = nb::type_var("C", nb::arg("bound") = nb::type<PolledCompletion>());
   hca.def("poll_cq", &poll, nb::arg("cq"), nb::arg("max_entries"), nb::arg("cls"),
-          nb::arg("patience_ns") = 0,
+          nb::arg("patience_ns") = 0, nb::arg("progress") = true,
           nb::sig("def poll_cq(self, cq: int, max_entries: int, cls: type[C], "
-                  "patience_ns: int = 0) -> list[C]"))
+                  "patience_ns: int = 0, progress: bool = True) -> list[C]"))
       .def("destroy_qp", &destroy_qp, nb::arg("qpn"), "Returns callbacks that will never run.",
            nb::sig("def destroy_qp(self, qpn: int) -> list[typing.Any]"))
       .def("modify_qp", &modify_qp, nb::arg("qpn"), nb::arg("attr"), nb::arg("mask"),

@@ -2,7 +2,9 @@
 
 namespace softhca {
 
-Hca::Hca(AdapterConfig config) : guarded_(std::make_shared<GuardedAdapter>(std::move(config))) {}
+Hca::Hca(AdapterConfig config)
+    : guarded_(std::make_shared<GuardedAdapter>(std::move(config))),
+      simulated_(std::make_shared<SimulatedSide>()) {}
 
 Hca::Hca(OpenedDevice device)
     : guarded_(std::move(device.adapter)), driver_(std::move(device.driver)) {}
@@ -25,13 +27,23 @@ void Hca::close() {
   const bool ours = fork_generation_ == softhca::fork_generation();
   if (closed_.exchange(true)) return;
   while (ours && calls_.load() != 0) std::this_thread::yield();
-  if (driver_) driver_->close();
+  if (driver_) {
+    driver_->close();
+  } else {
+    simulated_->closed = true;
+    if (simulated_->bell.fd() >= 0) simulated_->bell.ring_for_good();
+  }
 }
 
 Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out,
                               std::uint64_t patience_ns) {
   const Result<std::size_t> waiting = poll_waiting(cq, out);
-  if (!waiting.ok() || waiting.value > 0 || !driver_) return waiting;
+  if (!waiting.ok() || waiting.value > 0) return waiting;
+  if (!driver_) {
+    if (!idle_.is_valid() || idle_.is_none()) return waiting;
+    idle_();
+    return poll_waiting(cq, out);
+  }
   const GilReleased released;
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
@@ -74,6 +86,7 @@ Result<std::optional<AsyncEvent>> Hca::next_async_event() {
   } else {
     const std::lock_guard lock(guarded_->mutex);
     taken = guarded_->adapter.next_event(event);
+    simulated_->notify(guarded_->adapter);
   }
   if (!taken.ok()) return taken.status;
   return taken.value ? std::optional(event) : std::nullopt;
@@ -100,6 +113,6 @@ Result<std::optional<DriverCounters>> Hca::driver_counters() {
   return driver_ ? std::optional(driver_->counters()) : std::nullopt;
 }
 
-int Hca::async_event_fd() { return driver_ ? driver_->event_fd() : -1; }
+int Hca::async_event_fd() { return driver_ ? driver_->event_fd() : simulated_->bell.fd(); }
 
 }  // namespace softhca

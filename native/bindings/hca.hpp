@@ -1,5 +1,5 @@
 // What a `Device` holds: an adapter, and the driver that runs it in real time. Without a driver it
-// is a simulated one, and its time is what it was last told.
+// is a simulated one, and its time is what it was last told, or the clock of its fabric.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,11 +19,28 @@
 #include "bindings/polled_batches.hpp"
 #include "driver/completion_sink.hpp"
 #include "driver/driver.hpp"
+#include "driver/event_bell.hpp"
 #include "driver/fork_generation.hpp"
 #include "driver/guarded_adapter.hpp"
 #include "driver/open_device.hpp"
+#include "fabric/fabric.hpp"
 
 namespace softhca {
+
+// What takes the place of a driver in a simulation. A fabric shares it.
+struct SimulatedSide {
+  std::shared_ptr<VirtualClock> clock = std::make_shared<VirtualClock>();
+  SinkTable sinks;
+  EventBell bell;        // Open in a fabric only.
+  bool touched = false;  // The adapter was called: it may have something to send.
+  bool closed = false;
+
+  // Hands out what the adapter, which is locked, has to tell.
+  void notify(Adapter& adapter) {
+    sinks.notify_all(adapter);
+    if (bell.fd() >= 0) bell.set(adapter.has_event());
+  }
+};
 
 class Hca {
  public:
@@ -56,8 +73,9 @@ class Hca {
     if (!in_use.status().ok()) return Outcome(in_use.status());
     if (driver_) return driver_->with_adapter(timed);
     const std::lock_guard lock(guarded_->mutex);
-    auto outcome = timed(guarded_->adapter, now_ns_);
-    simulated_sinks_.notify_all(guarded_->adapter);
+    auto outcome = timed(guarded_->adapter, simulated_->clock->now_ns);
+    simulated_->notify(guarded_->adapter);
+    simulated_->touched = true;
     return outcome;
   }
 
@@ -67,7 +85,7 @@ class Hca {
     return call([&](Adapter& adapter, std::uint64_t) {
       using Outcome = decltype(verb(adapter, now_ns));
       if (driver_) return Outcome(refuse(EINVAL, "now_ns", now_ns, "this device keeps real time"));
-      now_ns_ = now_ns;
+      simulated_->clock->now_ns = now_ns;
       return verb(adapter, now_ns);
     });
   }
@@ -88,9 +106,16 @@ class Hca {
   // A descriptor that is readable while there is an event; -1 in a simulation.
   int async_event_fd();
 
-  SinkTable& completion_sinks() { return driver_ ? driver_->completion_sinks() : simulated_sinks_; }
-  std::uint64_t clock_ns() const { return driver_ ? monotonic_ns() : now_ns_; }
+  SinkTable& completion_sinks() {
+    return driver_ ? driver_->completion_sinks() : simulated_->sinks;
+  }
+  std::uint64_t clock_ns() const { return driver_ ? monotonic_ns() : simulated_->clock->now_ns; }
   bool is_simulated() const { return driver_ == nullptr; }
+
+  // A simulation: what a fabric moves, and who is called when a poll finds nothing.
+  const std::shared_ptr<SimulatedSide>& simulated() const { return simulated_; }
+  const std::shared_ptr<GuardedAdapter>& guarded() const { return guarded_; }
+  void set_idle(nanobind::object idle) { idle_ = std::move(idle); }
 
   // Callbacks of work requests under way. Belongs to who holds the GIL.
   CqeTable cqes;
@@ -127,8 +152,8 @@ class Hca {
   const std::uint64_t fork_generation_ = softhca::fork_generation();
   std::shared_ptr<GuardedAdapter> guarded_;
   std::unique_ptr<Driver> driver_;
-  std::uint64_t now_ns_ = 0;  // Simulation; under the lock.
-  SinkTable simulated_sinks_;
+  std::shared_ptr<SimulatedSide> simulated_;  // Without a driver.
+  nanobind::object idle_;
   std::atomic<int> calls_{0};
   std::atomic<bool> closed_{false};
 };

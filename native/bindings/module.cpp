@@ -23,6 +23,8 @@ NB_MODULE(_adapter, module) {
   bind_completion_sinks(module, hca);
   bind_callbacks(module, hca);
   bind_simulation(module, hca);
+  bind_faults(module);
+  bind_fabric(module, hca);
   bind_invalidation(module, hca);
   bind_uabi_listener(module);
   bind_user_abi(module, hca);

@@ -25,6 +25,8 @@ void bind_callbacks(nb::module_& module, HcaClass& hca);
 void bind_completion_sinks(nb::module_& module, HcaClass& hca);
 void bind_simulation(nb::module_& module, HcaClass& hca);
 void bind_user_abi(nb::module_& module, HcaClass& hca);
+void bind_faults(nb::module_& module);
+void bind_fabric(nb::module_& module, HcaClass& hca);
 void bind_invalidation(nb::module_& module, HcaClass& hca);
 void bind_uabi_listener(nb::module_& module);
 

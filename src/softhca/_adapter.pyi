@@ -1267,7 +1267,7 @@ class Hca:
 
     def detach_mcast(self, qpn: int, gid: bytes) -> None: ...
 
-    def poll_cq(self, cq: int, max_entries: int, cls: type[C], patience_ns: int = 0) -> list[C]: ...
+    def poll_cq(self, cq: int, max_entries: int, cls: type[C], patience_ns: int = 0, progress: bool = True) -> list[C]: ...
 
     def destroy_qp(self, qpn: int) -> list[Any]:
         """Returns callbacks that will never run."""
@@ -1312,6 +1312,9 @@ class Hca:
     def next_deadline_ns(self) -> int | None: ...
 
     def advance(self, now_ns: int) -> None: ...
+
+    def set_idle(self, idle: object | None) -> None:
+        """Who is called, in a simulation, when a poll finds nothing."""
 
     def reg_watched_mr(self, pd: int, address: int, length: int, iova: int, access: int, watch: Watch) -> MrInfo: ...
 
@@ -1465,6 +1468,254 @@ class SentPacket:
 
     @property
     def retransmitted(self) -> bool: ...
+
+class FaultAction(enum.IntEnum):
+    """What happens to a packet."""
+
+    DROP = 0
+
+    DUPLICATE = 1
+
+    DELAY = 2
+
+    REORDER = 3
+
+    CORRUPT = 4
+
+    TRUNCATE = 5
+
+    MARK = 6
+
+    CNP = 7
+
+    ANSWER = 8
+
+    TELL = 9
+
+    SCRIPT = 10
+
+class CorruptPart(enum.IntEnum):
+    """Where damage goes."""
+
+    ANYWHERE = 0
+
+    HEADERS = 1
+
+    PAYLOAD = 2
+
+    ICRC = 3
+
+class FaultRule:
+    """Which packets, when, and what happens to them."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @name.setter
+    def name(self, arg: str, /) -> None: ...
+
+    @property
+    def action(self) -> FaultAction: ...
+
+    @action.setter
+    def action(self, arg: FaultAction, /) -> None: ...
+
+    @property
+    def probability(self) -> float: ...
+
+    @probability.setter
+    def probability(self, arg: float, /) -> None: ...
+
+    @property
+    def nth(self) -> list[int]: ...
+
+    @nth.setter
+    def nth(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def every(self) -> int: ...
+
+    @every.setter
+    def every(self, arg: int, /) -> None: ...
+
+    @property
+    def times(self) -> int: ...
+
+    @times.setter
+    def times(self, arg: int, /) -> None: ...
+
+    @property
+    def delay_ns(self) -> int: ...
+
+    @delay_ns.setter
+    def delay_ns(self, arg: int, /) -> None: ...
+
+    @property
+    def most_delay_ns(self) -> int: ...
+
+    @most_delay_ns.setter
+    def most_delay_ns(self, arg: int, /) -> None: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @count.setter
+    def count(self, arg: int, /) -> None: ...
+
+    @property
+    def part(self) -> CorruptPart: ...
+
+    @part.setter
+    def part(self, arg: CorruptPart, /) -> None: ...
+
+    @property
+    def mend_icrc(self) -> bool: ...
+
+    @mend_icrc.setter
+    def mend_icrc(self, arg: bool, /) -> None: ...
+
+    @property
+    def syndrome(self) -> int: ...
+
+    @syndrome.setter
+    def syndrome(self, arg: int, /) -> None: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @seed.setter
+    def seed(self, arg: int, /) -> None: ...
+
+    def set_opcodes(self, opcodes: Sequence[int]) -> None: ...
+
+    def set_predicate(self, callable: object) -> None: ...
+
+    def set_script(self, callable: object) -> None: ...
+
+    def set_source(self, gid: bytes) -> None: ...
+
+    def set_destination(self, gid: bytes) -> None: ...
+
+    def set_numbers(self, *, qpn: int, first_psn: int, last_psn: int, min_bytes: int, max_bytes: int, from_ns: int, until_ns: int, link: int, direction: int) -> None: ...
+
+class LinkShape:
+    """What a link is like, in both directions."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def bits_per_second(self) -> int: ...
+
+    @bits_per_second.setter
+    def bits_per_second(self, arg: int, /) -> None: ...
+
+    @property
+    def latency_ns(self) -> int: ...
+
+    @latency_ns.setter
+    def latency_ns(self, arg: int, /) -> None: ...
+
+    @property
+    def queue_bytes(self) -> int: ...
+
+    @queue_bytes.setter
+    def queue_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def mtu_bytes(self) -> int: ...
+
+    @mtu_bytes.setter
+    def mtu_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def mark_from_bytes(self) -> int: ...
+
+    @mark_from_bytes.setter
+    def mark_from_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def mark_all_bytes(self) -> int: ...
+
+    @mark_all_bytes.setter
+    def mark_all_bytes(self, arg: int, /) -> None: ...
+
+    @property
+    def mark_probability(self) -> float: ...
+
+    @mark_probability.setter
+    def mark_probability(self, arg: float, /) -> None: ...
+
+class FabricStop(enum.Enum):
+    """Why the loop stopped."""
+
+    TIME = 0
+
+    NOTICE = 1
+
+    QUIET = 2
+
+    CALL = 3
+
+    TOLD = 4
+
+class Fabric:
+    """Adapters, links and switches in virtual time."""
+
+    def __init__(self, *, seed: int, link: LinkShape, trace_bytes: int, jitter_ns: int) -> None: ...
+
+    def add_host(self, hca: Hca) -> int: ...
+
+    def add_switch(self) -> int: ...
+
+    def node_of_host(self, host: int) -> int: ...
+
+    def connect(self, a: int, b: int, shape: LinkShape) -> int: ...
+
+    def set_link_up(self, link: int, up: bool) -> None: ...
+
+    def run(self, until_ns: int = 18446744073709551615, notices: bool = True) -> FabricStop: ...
+
+    def call_at(self, at_ns: int, number: int) -> None: ...
+
+    @property
+    def called(self) -> int: ...
+
+    def take_told(self) -> list[int]: ...
+
+    def next_ns(self) -> int | None: ...
+
+    @property
+    def now_ns(self) -> int: ...
+
+    @property
+    def flying(self) -> int: ...
+
+    def inject(self, route: Route, datagram: bytes, delay_ns: int = 0) -> None: ...
+
+    def add_fault(self, rule: FaultRule) -> int: ...
+
+    def remove_fault(self, number: int) -> None: ...
+
+    def tally(self, number: int) -> tuple[int, int]: ...
+
+    def records(self, first: int, count: int) -> list[tuple[int, int, int, int, int, int, int, int, str, bytes, Route | None]]: ...
+
+    def note(self, host: int, text: str) -> None: ...
+
+    @property
+    def record_count(self) -> int: ...
+
+    @property
+    def forgotten(self) -> int: ...
+
+    @property
+    def digest(self) -> int: ...
+
+    def counters(self) -> dict[str, int]: ...
+
+    def lane_counters(self, lane: int) -> dict[str, int]: ...
 
 class InvalidationChannel:
     """Where the notices of regions gather."""

@@ -20,13 +20,15 @@ INCLUDES = {
     "queue": set(),
     "transport": {"queue", "memory", "wire"},
     "adapter": {"transport", "queue", "memory", "wire"},
+    "faults": {"wire"},
+    "fabric": {"adapter", "faults", "wire"},
     "link": {"wire"},
     # Of memory, what accesses to watched regions share with who watches.
     "driver": {"adapter", "link", "memory"},
     # Of link, the descriptor that closes itself.
     "uabi": {"driver", "adapter", "link", "queue", "memory"},
     # Conversion needs the values of every layer, but calls driver and adapter alone.
-    "bindings": {"uabi", "driver", "adapter", "transport", "queue", "wire"},
+    "bindings": {"uabi", "driver", "fabric", "faults", "adapter", "transport", "queue", "wire"},
 }
 
 # Who may import the native adapter.

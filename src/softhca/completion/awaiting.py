@@ -46,13 +46,13 @@ class Awaited(Cqe):
     def done(self, cq: CQ, wc: WC) -> None:
         """Wakes the task, which may have been cancelled: the completion then ends here."""
         if self._dispatcher is not None:
-            self._dispatcher.outstanding.discard(self)
+            self._dispatcher.outstanding.pop(self, None)
         self.waiter.give(wc)
 
     def forgotten(self) -> None:
         """Wakes the task of a work request that will never complete."""
         if self._dispatcher is not None:
-            self._dispatcher.outstanding.discard(self)
+            self._dispatcher.outstanding.pop(self, None)
         rule = "was reset or destroyed before the work request completed"
         self.waiter.fail(VerbsError(errno.ECANCELED, "qp", None, rule))
 
@@ -68,7 +68,9 @@ class Dispatcher:
     def __init__(self, cq: CQ) -> None:
         self._cq = cq
         self._hca = cq._hca
-        self.outstanding: set[Awaited] = set()
+        # In the order of posting, which is that of telling them when the queue goes.
+        self.outstanding: dict[Awaited, None] = {}
+        self.is_simulated = self._hca.is_simulated
         self._unclaimed: deque[WC] = deque()
         self._takers: deque[Waiter] = deque()
         self._pump: _AsyncioPump | _TrioPump | None = None
@@ -147,7 +149,9 @@ class Dispatcher:
     def step(self) -> int:
         """Polls once and hands out; returns how many completions there were."""
         cq = self._cq
-        wcs = self._hca.poll_cq(cq._handle, _BATCH, cq._wc_class, _PATIENCE_NS)
+        # In a simulation time passes while the loop sleeps, not while it polls.
+        progress = not self.is_simulated
+        wcs = self._hca.poll_cq(cq._handle, _BATCH, cq._wc_class, _PATIENCE_NS, progress)
         for wc in wcs:
             cqe = wc.cqe
             if type(cqe) is Awaited:
@@ -219,7 +223,8 @@ class Dispatcher:
 class _Patience:
     """How long polling is worth while: longer where it paid, shorter where it did not."""
 
-    def __init__(self) -> None:
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._simulated = dispatcher.is_simulated
         self._spin_ns = MOST_SPIN_NS
         self._since_ns = 0
 
@@ -233,7 +238,9 @@ class _Patience:
         self._spin_ns = min(2 * self._spin_ns, MOST_SPIN_NS)
 
     def is_over(self) -> bool:
-        """True if the pump had better sleep."""
+        """True if the pump had better sleep; in a simulation, where it alone makes time pass."""
+        if self._simulated:
+            return True
         if time.monotonic_ns() - self._since_ns < self._spin_ns:
             return False
         self._spin_ns = max(self._spin_ns // 2, LEAST_SPIN_NS)
@@ -248,7 +255,7 @@ class _AsyncioPump:
         self._dispatcher = dispatcher
         self._scheduled = False
         self._stopped = False
-        self._patience = _Patience()
+        self._patience = _Patience(dispatcher)
         # Callbacks that are due; a loop of another make keeps them to itself.
         self._due: deque[Any] | None = getattr(self.loop, "_ready", None)
         self._polls_left = _POLLS_PER_TURN
@@ -327,7 +334,7 @@ class _TrioPump:
 
     async def _run(self) -> None:
         dispatcher = self._dispatcher
-        patience = _Patience()
+        patience = _Patience(dispatcher)
         patience.begin()
         try:
             while not self._stopped:
@@ -374,11 +381,11 @@ def post_and_wait(
         return _completion(waiter)
     waiter = dispatcher.waiter()
     awaited = Awaited(dispatcher, waiter)
-    dispatcher.outstanding.add(awaited)
+    dispatcher.outstanding[awaited] = None
     try:
         post(make(awaited))
     except BaseException:
-        dispatcher.outstanding.discard(awaited)
+        dispatcher.outstanding.pop(awaited, None)
         raise
     return _completion(waiter, dispatcher)
 

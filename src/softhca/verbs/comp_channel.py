@@ -90,11 +90,15 @@ class CompChannel(VerbsObject):
         Raises:
             TimeoutError: If none came in time.
             VerbsError: EINVAL, if the channel is closed; ECANCELED, if it is closed meanwhile;
-                EOPNOTSUPP, on a simulated device, where nothing happens while one waits.
+                EOPNOTSUPP, on a simulated device without a fabric, where nothing happens while one
+                waits.
         """
         cq = self.poll_event()
         if cq is not None:
             return cq
+        world = self.device._world
+        if world is not None:
+            return world.wait(self._take, timeout, f"a completion event of {self.device.name}")
         fd = -1 if self._hca.is_simulated else self._channel.fd
         return wait_for_event(fd, self._take, timeout)
 

@@ -28,6 +28,7 @@ from softhca.verbs.gid import GID
 from softhca.verbs.lifetime import VerbsObject, alive
 from softhca.verbs.pd import PD
 from softhca.verbs.wc import WC
+from softhca.verbs.world import World
 from softhca.verbs.xrcd import XRCD
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class Device(VerbsObject):
         "_srqs",
         "_vanished",
         "_vectors",
+        "_world",
         "max_rd_atomic",
         "name",
     )
@@ -92,6 +94,7 @@ class Device(VerbsObject):
         self._vectors = vector_count()
         self._cq_pool = CQPool(self._vectors, self._alloc_shared_cq)
         self._vanished: list[Cqe] = []
+        self._world: World | None = None  # Of a simulated device: the fabric it is in.
         super().__init__(hca)
         _open_devices.add(self)
 
@@ -391,8 +394,13 @@ class Device(VerbsObject):
         Raises:
             TimeoutError: If none came in time.
             VerbsError: EINVAL or ENODEV, when the device is closed, also during the wait;
-                EOPNOTSUPP, on a simulated device, where nothing happens while one waits.
+                EOPNOTSUPP, on a simulated device without a fabric, where nothing happens while one
+                waits.
         """
+        if self._world is not None:
+            return self._world.wait(
+                self.poll_async_event, timeout, f"an asynchronous event of {self.name}"
+            )
         hca = self._hca  # Keeps the descriptor open though the device be closed.
         return wait_for_event(hca.async_event_fd, self.poll_async_event, timeout)
 

@@ -11,6 +11,7 @@ from softhca.verbs.enums import Access
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.remote_memory import RemoteMemory, bounds_of
+from softhca.verbs.world import World
 
 if TYPE_CHECKING:
     from softhca.verbs.pd import PD
@@ -67,6 +68,7 @@ class MR(VerbsObject):
         "_raised",
         "_read_only",
         "_watch",
+        "_world",
         "access",
         "addr",
         "handle",
@@ -82,6 +84,7 @@ class MR(VerbsObject):
     _address: int | None
     _export: _Export | None
     _watch: _adapter.Watch | None
+    _world: World | None
     obj: object
 
     def __init__(
@@ -104,6 +107,7 @@ class MR(VerbsObject):
             info = hca.reg_watched_mr(pd.handle, address, length, iova, access, watch)
         self._take(info, Access(access), iova, length)
         self._address = address
+        self._world = pd.device._world
         self._watch = watch
         self.obj = obj
         self._export = export
@@ -117,7 +121,7 @@ class MR(VerbsObject):
         self.addr = addr
         self.length = length
         self.access = access
-        self.obj = self._address = self._export = self._watch = None
+        self.obj = self._address = self._export = self._watch = self._world = None
         self._read_only = False
         self._raised = 0
 
@@ -137,6 +141,10 @@ class MR(VerbsObject):
     def _demand_open(self) -> None:
         if self._closed:
             raise VerbsError(errno.EINVAL, self.kind, None, "is closed")
+
+    def _address_for(self, address: int, length: int) -> int:
+        world = self._world
+        return address if world is None else world.address_for(address, length)
 
     def dereg(self) -> int:
         """Deregisters the region and lets go of the buffer, as `close()` does (ibv_dereg_mr).
@@ -295,7 +303,8 @@ def register(
                 "and REMOTE_ATOMIC",
             )
         if channel is None:
-            mr = MR(pd, obj, export, address, length, address, access)
+            first = address_for(pd, address, length)
+            mr = MR(pd, obj, export, address, length, first, access)
         else:
             mr = register_watched(pd, address, length, address, access, channel, cookie)
     except BaseException:
@@ -305,6 +314,12 @@ def register(
         export.release()
     mr._read_only = read_only
     return mr
+
+
+def address_for(pd: PD, address: int, length: int) -> int:
+    """What keys call the first byte of a buffer: its address, but what a fabric says in one."""
+    world = pd.device._world
+    return address if world is None else world.address_for(address, length)
 
 
 def register_watched(

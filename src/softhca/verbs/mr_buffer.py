@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from softhca import _adapter
 from softhca.verbs.checks import unsigned
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.mr import MR, WRITABLE_ACCESS
+from softhca.verbs.mr import MR, WRITABLE_ACCESS, address_for
 
 if TYPE_CHECKING:
     from softhca.verbs.pd import PD
@@ -48,7 +48,8 @@ class MRBuffer(MR):
         export = memoryview(self.buffer)
         try:
             address = _adapter.buffer_address(export)
-            super().__init__(pd, self.buffer, export, address, length, address, rights)
+            first = address_for(pd, address, length)
+            super().__init__(pd, self.buffer, export, address, length, first, rights)
         except BaseException:
             export.release()
             self.buffer.close()

@@ -46,7 +46,8 @@ def rereg(
     try:
         if obj is not None or addr is not None:
             flags |= TRANSLATION
-            first = start if iova is None else unsigned("iova", iova, 64)
+            named = start if obj is None else mr._address_for(start, size)
+            first = named if iova is None else unsigned("iova", iova, 64)
             first = 0 if rights & Access.ZERO_BASED else first
         if read_only and rights & WRITING:
             raise VerbsError(

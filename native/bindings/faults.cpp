@@ -1,0 +1,129 @@
+// Rules about packets, for fabrics and for links of real sockets.
+#include <nanobind/stl/function.h>
+
+#include <string>
+
+#include "bindings/module.hpp"
+#include "faults/fault_set.hpp"
+
+namespace softhca {
+namespace {
+
+nb::object call(const nb::object& callable, const PacketSight& packet) {
+  return callable(bytes_of(packet.datagram), packet.route, packet.now_ns, packet.link,
+                  packet.sending);
+}
+
+// Callables are called, and let go of, with the GIL: a link's thread has none.
+struct Callable {
+  explicit Callable(nb::object callable) : held(std::move(callable)) {}
+  ~Callable() {
+    const nb::gil_scoped_acquire acquire;
+    held.reset();
+  }
+  Callable(const Callable&) = delete;
+  Callable& operator=(const Callable&) = delete;
+  nb::object held;
+};
+
+void set_predicate(FaultRule& rule, nb::object callable) {
+  const auto kept = std::make_shared<Callable>(std::move(callable));
+  rule.predicate = [kept](const PacketSight& packet) {
+    const nb::gil_scoped_acquire acquire;
+    return nb::cast<bool>(nb::bool_(call(kept->held, packet)));
+  };
+}
+
+void set_script(FaultRule& rule, nb::object callable) {
+  const auto kept = std::make_shared<Callable>(std::move(callable));
+  rule.script = [kept](const PacketSight& packet, std::vector<ScriptedDatagram>& out) {
+    const nb::gil_scoped_acquire acquire;
+    const nb::object told = call(kept->held, packet);
+    if (told.is_none()) return false;
+    for (nb::handle one : told) {
+      const auto [bytes, delay_ns] = nb::cast<std::tuple<nb::bytes, std::uint64_t>>(one);
+      const ByteView view = view_of(bytes);
+      out.push_back({{view.begin(), view.end()}, delay_ns});
+    }
+    return true;
+  };
+}
+
+void set_opcodes(FaultRule& rule, const std::vector<std::uint8_t>& opcodes) {
+  rule.match.opcodes.reset();
+  for (const std::uint8_t opcode : opcodes) rule.match.opcodes.set(opcode);
+}
+
+}  // namespace
+
+void bind_faults(nb::module_& module) {
+  nb::enum_<FaultAction>(module, "FaultAction", nb::is_arithmetic(), "What happens to a packet.")
+      .value("DROP", FaultAction::DROP)
+      .value("DUPLICATE", FaultAction::DUPLICATE)
+      .value("DELAY", FaultAction::DELAY)
+      .value("REORDER", FaultAction::REORDER)
+      .value("CORRUPT", FaultAction::CORRUPT)
+      .value("TRUNCATE", FaultAction::TRUNCATE)
+      .value("MARK", FaultAction::MARK)
+      .value("CNP", FaultAction::CNP)
+      .value("ANSWER", FaultAction::ANSWER)
+      .value("TELL", FaultAction::TELL)
+      .value("SCRIPT", FaultAction::SCRIPT);
+  nb::enum_<CorruptPart>(module, "CorruptPart", nb::is_arithmetic(), "Where damage goes.")
+      .value("ANYWHERE", CorruptPart::ANYWHERE)
+      .value("HEADERS", CorruptPart::HEADERS)
+      .value("PAYLOAD", CorruptPart::PAYLOAD)
+      .value("ICRC", CorruptPart::ICRC);
+  nb::class_<FaultRule>(module, "FaultRule", "Which packets, when, and what happens to them.")
+      .def(nb::init<>())
+      .def_rw("name", &FaultRule::name)
+      .def_rw("action", &FaultRule::action)
+      .def_rw("probability", &FaultRule::probability)
+      .def_rw("nth", &FaultRule::nth)
+      .def_rw("every", &FaultRule::every)
+      .def_rw("times", &FaultRule::times)
+      .def_rw("delay_ns", &FaultRule::delay_ns)
+      .def_rw("most_delay_ns", &FaultRule::most_delay_ns)
+      .def_rw("count", &FaultRule::count)
+      .def_rw("part", &FaultRule::part)
+      .def_rw("mend_icrc", &FaultRule::mend_icrc)
+      .def_rw("syndrome", &FaultRule::syndrome)
+      .def_rw("seed", &FaultRule::seed)
+      .def("set_opcodes", &set_opcodes, nb::arg("opcodes"))
+      .def("set_predicate", &set_predicate, nb::arg("callable"))
+      .def("set_script", &set_script, nb::arg("callable"))
+      .def(
+          "set_source",
+          [](FaultRule& self, const Gid& gid) {
+            self.match.any_source = false;
+            self.match.source = gid;
+          },
+          nb::arg("gid"))
+      .def(
+          "set_destination",
+          [](FaultRule& self, const Gid& gid) {
+            self.match.any_destination = false;
+            self.match.destination = gid;
+          },
+          nb::arg("gid"))
+      .def(
+          "set_numbers",
+          [](FaultRule& self, std::int64_t qpn, std::uint32_t first_psn, std::uint32_t last_psn,
+             std::uint32_t min_bytes, std::uint32_t max_bytes, std::uint64_t from_ns,
+             std::uint64_t until_ns, int link, int direction) {
+            self.match.qpn = qpn;
+            self.match.first_psn = first_psn;
+            self.match.last_psn = last_psn;
+            self.match.min_bytes = min_bytes;
+            self.match.max_bytes = max_bytes;
+            self.match.from_ns = from_ns;
+            self.match.until_ns = until_ns;
+            self.match.link = link;
+            self.match.direction = direction;
+          },
+          nb::kw_only(), nb::arg("qpn"), nb::arg("first_psn"), nb::arg("last_psn"),
+          nb::arg("min_bytes"), nb::arg("max_bytes"), nb::arg("from_ns"), nb::arg("until_ns"),
+          nb::arg("link"), nb::arg("direction"));
+}
+
+}  // namespace softhca

@@ -1,0 +1,320 @@
+// Packets on their way: links, queues, faults.
+#include <algorithm>
+#include <cstring>
+
+#include "fabric/fabric.hpp"
+#include "wire/icrc.hpp"
+#include "wire/packet.hpp"
+#include "wire/syndrome.hpp"
+
+namespace softhca {
+namespace {
+
+// What a datagram takes on Ethernet besides itself: preamble, MAC header, FCS and gap; UDP and IP.
+std::uint64_t wire_bytes(const Route& route, std::size_t datagram_bytes) {
+  return datagram_bytes + 38 + (route.is_ipv4() ? 28 : 48);
+}
+
+// MTUs count the payload alone.
+std::size_t payload_bytes(ByteView datagram) {
+  const std::size_t around =
+      opcode_info(datagram.empty() ? 0 : datagram[0]).header_bytes + kIcrcBytes;
+  return datagram.size() > around ? datagram.size() - around : 0;
+}
+
+constexpr std::uint8_t kCongestionExperienced = 3;
+
+}  // namespace
+
+std::uint32_t Fabric::take_flight() {
+  ++flying_;
+  if (spare_.empty()) {
+    flights_.emplace_back();
+    flights_.back().buffer = std::make_unique<std::uint8_t[]>(kMaxDatagramBytes);
+    return static_cast<std::uint32_t>(flights_.size() - 1);
+  }
+  const std::uint32_t flight = spare_.back();
+  spare_.pop_back();
+  return flight;
+}
+
+void Fabric::free_flight(std::uint32_t flight) {
+  --flying_;
+  spare_.push_back(flight);
+}
+
+std::uint32_t Fabric::copy_flight(std::uint32_t from) {
+  const std::uint32_t flight = take_flight();
+  const Flight& original = flights_[from];
+  Flight& copy = flights_[flight];
+  std::memcpy(copy.buffer.get(), original.datagram.data(), original.datagram.size());
+  copy.datagram = {copy.buffer.get(), original.datagram.size()};
+  copy.route = original.route;
+  copy.id = original.id;
+  copy.target = original.target;
+  return flight;
+}
+
+void Fabric::lose(std::uint32_t flight, const char* why) {
+  ++counters_.lost;
+  trace_.add({.at_ns = now_ns(),
+              .packet = flights_[flight].id,
+              .kind = RecordKind::LOST,
+              .text = trace_.on() ? trace_.word(why) : 0});
+  free_flight(flight);
+}
+
+std::uint32_t Fabric::implied_lane(std::uint32_t from, std::uint32_t to) {
+  const bool swapped = from > to;
+  const std::uint64_t pair = std::uint64_t{std::min(from, to)} << 32 | std::max(from, to);
+  const auto [found, is_new] = mesh_.try_emplace(pair, 0);
+  if (is_new)
+    found->second = topology_.connect(std::min(from, to), std::max(from, to), settings_.link);
+  return found->second * 2 + (swapped ? 1 : 0);
+}
+
+std::uint64_t Fabric::forward(std::uint32_t node, std::uint32_t flight) {
+  Flight& packet = flights_[flight];
+  if (packet.target == node) {
+    // To itself: no link, and so no fault of one.
+    push(now_ns() + 1, What::ARRIVAL, node, flight);
+    return now_ns();
+  }
+  std::uint32_t lane = 0;
+  if (is_meshed_) {
+    lane = implied_lane(node, packet.target);
+  } else {
+    lane = topology_.next_lane(node, packet.target, packet.route);
+    if (lane == Topology::kNone) {
+      lose(flight, "no way leads there");
+      return now_ns();
+    }
+  }
+  return cross(lane, flight);
+}
+
+std::uint64_t Fabric::cross(std::uint32_t lane, std::uint32_t flight) {
+  if (!faults_.empty()) {
+    if (!judge(lane, flight)) return topology_.lanes[lane].free_at_ns;
+    const std::uint64_t delay_ns = verdict_.delay_ns;
+    if (verdict_.overtakers != 0) {
+      held_.push_back({flight, verdict_.overtakers, lane});
+      return topology_.lanes[lane].free_at_ns;
+    }
+    transmit(lane, flight, delay_ns);
+    if (!held_.empty()) pass_held(lane);
+  } else {
+    transmit(lane, flight, 0);
+  }
+  return topology_.lanes[lane].free_at_ns;
+}
+
+// Each packet that crosses lets held ones come nearer to their turn.
+void Fabric::pass_held(std::uint32_t lane) {
+  for (std::size_t i = 0; i < held_.size();) {
+    if (held_[i].lane != lane || --held_[i].overtakers != 0) {
+      ++i;
+      continue;
+    }
+    const std::uint32_t flight = held_[i].flight;
+    held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
+    transmit(lane, flight, 0);
+  }
+}
+
+// False: the packet is gone, or scripted ones have taken its place.
+bool Fabric::judge(std::uint32_t lane, std::uint32_t flight) {
+  verdict_.clear();
+  {
+    // By value: a predicate may send, and move the packets around.
+    const Route route = flights_[flight].route;
+    ByteSpan datagram = flights_[flight].datagram;
+    faults_.judge(route, datagram, now_ns(), static_cast<int>(topology_.lanes[lane].link), true,
+                  verdict_);
+    flights_[flight].datagram = datagram;
+  }
+  for (const std::uint32_t struck : verdict_.struck) {
+    const FaultRule& rule = faults_.rule(struck);
+    trace_.add({.at_ns = now_ns(),
+                .packet = flights_[flight].id,
+                .b = struck,
+                .kind = RecordKind::FAULT,
+                .text = trace_.on() ? trace_.word(rule.name) : 0});
+    if (rule.action == FaultAction::TELL) told_.push_back(struck);
+  }
+  for (const std::uint64_t delay_ns : verdict_.copies)
+    transmit(lane, copy_flight(flight), delay_ns);
+  if (verdict_.marked) {
+    flights_[flight].route.traffic_class |= kCongestionExperienced;
+  }
+  if (verdict_.cnp) send_cnp(flights_[flight]);
+  if (verdict_.answer >= 0) answer(flights_[flight], static_cast<std::uint8_t>(verdict_.answer));
+  for (const ScriptedDatagram& one : verdict_.scripted) {
+    if (one.bytes.size() > kMaxDatagramBytes) continue;
+    const std::uint32_t copy = copy_flight(flight);
+    std::memcpy(flights_[copy].buffer.get(), one.bytes.data(), one.bytes.size());
+    flights_[copy].datagram = {flights_[copy].buffer.get(), one.bytes.size()};
+    transmit(lane, copy, one.delay_ns);
+  }
+  if (verdict_.dropped) {
+    lose(flight, verdict_.scripted.empty() ? "fault" : "replaced by a script");
+    return false;
+  }
+  return true;
+}
+
+bool Fabric::admit(Lane& lane, Flight& packet, std::uint64_t bytes) {
+  const FabricLink& link = topology_.links[lane.link];
+  const LinkShape& shape = link.shape;
+  if (link.picoseconds_per_byte == 0) return true;
+  const std::uint64_t waits_ns = lane.free_at_ns > now_ns() ? lane.free_at_ns - now_ns() : 0;
+  const std::uint64_t queued = waits_ns * 1000 / link.picoseconds_per_byte;
+  lane.most_queued_bytes = std::max(lane.most_queued_bytes, queued);
+  if (shape.queue_bytes != 0 && queued + bytes > shape.queue_bytes) {
+    ++lane.overflows;
+    return false;
+  }
+  const bool can_be_marked = (packet.route.traffic_class & 3) != 0;
+  if (shape.mark_all_bytes != 0 && queued > shape.mark_from_bytes && can_be_marked) {
+    const std::uint64_t span =
+        std::max<std::uint64_t>(1, shape.mark_all_bytes - shape.mark_from_bytes);
+    const double share =
+        static_cast<double>(queued - shape.mark_from_bytes) / static_cast<double>(span);
+    const double drawn = static_cast<double>(marking_.next() >> 11) * 0x1p-53;
+    if (queued > shape.mark_all_bytes || drawn < share * shape.mark_probability) {
+      packet.route.traffic_class |= kCongestionExperienced;
+      ++lane.marked;
+    }
+  }
+  return true;
+}
+
+void Fabric::transmit(std::uint32_t number, std::uint32_t flight, std::uint64_t delay_ns) {
+  Lane& lane = topology_.lanes[number];
+  const FabricLink& link = topology_.links[lane.link];
+  Flight& packet = flights_[flight];
+  const std::uint64_t bytes = wire_bytes(packet.route, packet.datagram.size());
+  if (!link.up) {
+    lose(flight, "the link is down");
+    return;
+  }
+  if (payload_bytes(packet.datagram) > link.shape.mtu_bytes) {
+    lose(flight, "longer than the link's MTU");
+    return;
+  }
+  if (!admit(lane, packet, bytes)) {
+    lose(flight, "the queue is full");
+    return;
+  }
+  const std::uint64_t takes_ns = (bytes * link.picoseconds_per_byte + 999) / 1000;
+  lane.free_at_ns = std::max(lane.free_at_ns, now_ns()) + takes_ns;
+  ++lane.packets;
+  lane.bytes += bytes;
+  std::uint64_t arrives_ns = lane.free_at_ns + link.shape.latency_ns + delay_ns;
+  if (settings_.jitter_ns != 0) arrives_ns = in_order(packet, arrives_ns);
+  push(arrives_ns, What::ARRIVAL, lane.to, flight);
+}
+
+// Draws how much later a packet comes; those of one flow do not overtake each other.
+std::uint64_t Fabric::in_order(const Flight& packet, std::uint64_t arrives_ns) {
+  arrives_ns += jittering_.below(settings_.jitter_ns + 1);
+  const std::uint64_t flow = std::uint64_t{packet.target} << 24 | load_be24(&packet.datagram[5]);
+  std::uint64_t& last = last_arrivals_[flow];
+  return last = std::max(last + 1, arrives_ns);
+}
+
+void Fabric::spread(std::uint32_t from, std::uint32_t flight) {
+  // As on a network, whoever is a member gets it, its sender too; who is not one ignores it.
+  for (std::uint32_t i = 0; i < hosts_.size(); ++i) {
+    const std::uint32_t copy = copy_flight(flight);
+    flights_[copy].target = hosts_[i].node;
+    forward(hosts_[from].node, copy);
+  }
+  free_flight(flight);
+}
+
+void Fabric::launch(std::uint32_t node, const Route& route, ByteView datagram,
+                    std::uint64_t delay_ns) {
+  const std::uint32_t target = host_of(route.destination);
+  if (target == Topology::kNone || datagram.size() > kMaxDatagramBytes) return;
+  const std::uint32_t flight = take_flight();
+  Flight& packet = flights_[flight];
+  std::memcpy(packet.buffer.get(), datagram.data(), datagram.size());
+  packet.datagram = {packet.buffer.get(), datagram.size()};
+  packet.route = route;
+  packet.id = ++packets_;
+  packet.target = hosts_[target].node;
+  const std::uint32_t from = host_of(route.source);
+  trace_.add_sent({.at_ns = now_ns(),
+                   .packet = packet.id,
+                   .b = 2,
+                   .kind = RecordKind::SENT,
+                   .host = from == Topology::kNone ? 0 : from + 1},
+                  route, packet.datagram);
+  std::uint32_t lane = is_meshed_ && node != packet.target ? implied_lane(node, packet.target) : 0;
+  if (!is_meshed_) lane = topology_.next_lane(node, packet.target, route);
+  if (node == packet.target || lane == Topology::kNone) {
+    push(now_ns() + delay_ns, What::ARRIVAL, packet.target, flight);
+  } else {
+    transmit(lane, flight, delay_ns);
+  }
+}
+
+void Fabric::inject(const Route& route, ByteView datagram, std::uint64_t delay_ns) {
+  const std::uint32_t from = host_of(route.source);
+  const std::uint32_t target = host_of(route.destination);
+  if (target == Topology::kNone) return;
+  launch(from == Topology::kNone ? hosts_[target].node : hosts_[from].node, route, datagram,
+         delay_ns);
+}
+
+void Fabric::answer(const Flight& request, std::uint8_t syndrome) {
+  const std::uint32_t responder = host_of(request.route.destination);
+  if (responder == Topology::kNone || *hosts_[responder].port.closed) return;
+  Host& host = hosts_[responder];
+  std::uint32_t peer_qpn = 0;
+  {
+    // The packet may be in the middle of that very adapter's turn, when it talks to itself.
+    const std::unique_lock lock(*host.port.mutex, std::try_to_lock);
+    QpInit init;
+    const Result<QpAttr> found = host.port.adapter->query_qp(load_be24(&request.datagram[5]), init);
+    if (!found.ok()) return;
+    peer_qpn = found.value.dest_qp_num;
+  }
+  Packet nak;
+  nak.bth.opcode = make_opcode(queue_pair_transport(request.datagram[0]), Operation::ACKNOWLEDGE);
+  nak.bth.destination_qpn = peer_qpn;
+  nak.bth.psn = load_be24(&request.datagram[9]);
+  nak.bth.pkey = load_be16(&request.datagram[2]);
+  nak.aeth.syndrome = syndrome;
+  Route back = request.route;
+  std::swap(back.source, back.destination);
+  std::uint8_t bytes[64 + kIcrcBytes];
+  const std::size_t headers = encode_headers(nak, {bytes, 64});
+  append_icrc(back, {bytes, headers});
+  launch(host.node, back, {bytes, headers + kIcrcBytes}, 0);
+}
+
+void Fabric::send_cnp(const Flight& marked) {
+  const std::uint32_t target = host_of(marked.route.destination);
+  if (target == Topology::kNone || *hosts_[target].port.closed) return;
+  Host& host = hosts_[target];
+  QpInit init;
+  const std::unique_lock lock(*host.port.mutex, std::try_to_lock);
+  const Result<QpAttr> found = host.port.adapter->query_qp(load_be24(&marked.datagram[5]), init);
+  if (!found.ok()) return;
+  // BTH with BECN set, and sixteen reserved bytes (IBTA Vol 1, A17.9.3).
+  std::uint8_t bytes[kBthBytes + 16 + kIcrcBytes] = {};
+  Packet cnp;
+  cnp.bth.opcode = kCnpOpcode;
+  cnp.bth.becn = true;
+  cnp.bth.destination_qpn = found.value.dest_qp_num;
+  cnp.bth.pkey = load_be16(&marked.datagram[2]);
+  encode_headers(cnp, {bytes, kBthBytes});
+  Route back = marked.route;
+  std::swap(back.source, back.destination);
+  append_icrc(back, {bytes, kBthBytes + 16});
+  launch(host.node, back, bytes, 0);
+}
+
+}  // namespace softhca

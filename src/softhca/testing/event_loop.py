@@ -1,0 +1,151 @@
+"""Event loops whose clock is a fabric's: asyncio by its selector, trio by its clock."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import selectors
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from softhca._adapter import FabricStop
+from softhca.testing.errors import DeadlockError
+
+if TYPE_CHECKING:
+    from softhca.testing.fabric import Fabric
+
+T = TypeVar("T")
+
+# Turns of a loop in a row that have callbacks due, after which time passes all the same: a task
+# that polls and yields would otherwise wait for ever.
+_BUSY_TURNS = 64
+_LONGEST_S = 1e9
+
+
+class _Selector(selectors.DefaultSelector):
+    """Descriptors that become readable in virtual time."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        super().__init__()
+        self._fabric = fabric
+        self._order: dict[int, int] = {}
+        self._registered = 0
+        self._busy = 0
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = super().register(fileobj, events, data)
+        self._registered += 1
+        self._order[key.fd] = self._registered
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = super().unregister(fileobj)
+        self._order.pop(key.fd, None)
+        return key
+
+    def _ready(self) -> list[tuple[selectors.SelectorKey, int]] | None:
+        # In the order of registration: the kernel's is its own, and numbers differ between runs.
+        ready = super().select(0)
+        return sorted(ready, key=lambda one: self._order[one[0].fd]) or None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Waits in virtual time.
+
+        Raises:
+            DeadlockError: If nothing can come, and no timer is set.
+        """
+        if timeout is not None and timeout <= 0:
+            self._busy += 1
+            if self._busy >= _BUSY_TURNS:
+                self._busy = 0
+                self._fabric._polled_nothing()
+            return self._ready() or []
+        self._busy = 0
+        if timeout is not None and timeout > _LONGEST_S:
+            timeout = None
+        try:
+            return self._fabric.wait(self._ready, timeout, "an event of the loop")
+        except TimeoutError:
+            return []
+
+
+class FabricEventLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop in the virtual time of a fabric."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        super().__init__(_Selector(fabric))
+        self._fabric = fabric
+        self._clock_resolution = 1e-9
+
+    def time(self) -> float:
+        """Virtual time, in seconds."""
+        return self._fabric.now_ns / 1e9
+
+
+def run_asyncio(fabric: Fabric, main: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine and all its tasks; see `Fabric.run_async`."""
+    with asyncio.Runner(loop_factory=lambda: FabricEventLoop(fabric)) as runner:
+        loop = runner.get_loop()
+        try:
+            return runner.run(main)
+        except DeadlockError as stuck:
+            tasks = sorted(task.get_name() for task in asyncio.all_tasks(loop))
+            if tasks:
+                stuck.add_note(f"tasks that wait: {', '.join(tasks)}")
+            raise
+
+
+class _TrioClock:
+    """A clock of trio (trio.abc.Clock): time passes when no task has anything to do."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._fabric = fabric
+        self._looked = False  # At the descriptors, since time last passed.
+        self.stuck: DeadlockError | None = None
+        self.scope: Any = None
+
+    def start_clock(self) -> None:
+        """Nothing to start."""
+
+    def current_time(self) -> float:
+        """Virtual time, in seconds."""
+        return self._fabric.now_ns / 1e9
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Lets time pass up to a deadline, unless a descriptor may be readable already."""
+        left = deadline - self.current_time()
+        if left <= 0 or not self._looked:
+            self._looked = True
+            return 0
+        self._looked = False
+        fabric = self._fabric
+        try:
+            if math.isinf(deadline) or left > _LONGEST_S:
+                if fabric._advance((1 << 64) - 1) is FabricStop.QUIET:
+                    raise DeadlockError(fabric._deadlock([("the loop", "events", fabric.now_ns)]))
+            else:
+                fabric._advance(fabric.now_ns + max(1, round(left * 1e9)))
+        except DeadlockError as stuck:
+            self.stuck = stuck
+            self.scope.cancel()
+        return 0
+
+
+def run_trio(fabric: Fabric, main: Callable[..., Awaitable[T]], *args: Any) -> T:
+    """Runs an async function under trio; see `Fabric.run_trio`."""
+    import trio
+
+    clock = _TrioClock(fabric)
+    trio.abc.Clock.register(_TrioClock)
+    # Which of several tasks goes first is trio's own die.
+    trio._core._run._r.seed(fabric.seed)
+
+    async def guarded() -> T | None:
+        with trio.CancelScope() as clock.scope:
+            return await main(*args)
+        return None
+
+    result = trio.run(guarded, clock=cast("Any", clock))
+    if clock.stuck is not None:
+        raise clock.stuck
+    return result  # type: ignore[return-value]

@@ -1,0 +1,190 @@
+"""Which packets a fault is about: words, checked, as the rule of the native side."""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import fnmatch
+from collections.abc import Callable, Iterable
+from typing import Any, TypedDict
+
+from softhca import _adapter
+from softhca.testing.fault_packet import FaultPacket
+from softhca.verbs.checks import unsigned
+from softhca.verbs.device import Device
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.gid import GID, GIDLike
+from softhca.verbs.qp import QP
+
+Where = Callable[[FaultPacket], object]
+Opcodes = str | Iterable[str]
+Span = int | tuple[int, int]
+
+_NEVER = (1 << 64) - 1
+_OPCODES = {_adapter.opcode_name(code): code for code in range(256)}
+_OPCODES.pop("RESERVED", None)
+# From BTH to ICRC: no datagram that rules are asked about is shorter.
+_SMALLEST = 16
+
+
+class Match(TypedDict, total=False):
+    """Which packets, and which of those; all that is given must hold.
+
+    Attributes:
+        opcode: Name of an opcode, a pattern such as "RC_SEND*", or several.
+        nth: Only the n-th packet that matches, from 1, or several of them.
+        every: Each so-many-th that matches.
+        times: At most so often.
+        probability: Each that is left with this probability.
+        source: Device, or address, that sent it.
+        destination: Device, or address, that it goes to.
+        qp: The queue pair it goes to, or its number.
+        psn: Its PSN, or the first and last of a range, which may wrap.
+        size: Bytes from BTH to ICRC, or the least and most.
+        link: The link of the fabric.
+        from_ns: Not before.
+        until_ns: Before.
+        on: Of a real adapter: "send", "receive" or "both".
+        where: A predicate; it is called with a `FaultPacket`.
+        name: What the trace calls the fault.
+    """
+
+    opcode: Opcodes
+    nth: int | Iterable[int]
+    every: int
+    times: int
+    probability: float
+    source: Device | GIDLike
+    destination: Device | GIDLike
+    qp: QP | int
+    psn: Span
+    size: Span
+    link: Any
+    from_ns: int
+    until_ns: int
+    on: str
+    where: Where
+    name: str
+
+
+def _refuse(argument: str, value: object, rule: str) -> VerbsError:
+    return VerbsError(errno.EINVAL, argument, value, rule)
+
+
+def opcodes_of(opcode: Opcodes) -> list[int]:
+    """Returns the codes of names and patterns.
+
+    Raises:
+        VerbsError: EINVAL, for one that names no opcode.
+    """
+    codes: set[int] = set()
+    for name in [opcode] if isinstance(opcode, str) else opcode:
+        found = fnmatch.filter(_OPCODES, name.upper())
+        if not found:
+            near = difflib.get_close_matches(name.upper(), _OPCODES, 3, 0.5)
+            hint = f"; near it are {', '.join(near)}" if near else ""
+            raise _refuse("opcode", name, f"must be an opcode or a pattern of some{hint}")
+        codes |= {_OPCODES[one] for one in found}
+    if not codes:
+        raise _refuse("opcode", opcode, "must name one: this can match nothing")
+    return sorted(codes)
+
+
+def _span(argument: str, span: Span, bits: int) -> tuple[int, int]:
+    first, last = span if isinstance(span, tuple) else (span, span)
+    return unsigned(argument, first, bits), unsigned(argument, last, bits)
+
+
+def address_of(argument: str, where: Device | GIDLike) -> GID:
+    """Returns the address of a device, or the one that is given."""
+    return where.gid if isinstance(where, Device) else _gid(argument, where)
+
+
+def _gid(argument: str, where: GIDLike) -> GID:
+    try:
+        return GID(where)
+    except VerbsError:
+        raise _refuse(argument, where, "must be a device or an address") from None
+
+
+def _set_counts(rule: _adapter.FaultRule, match: Match) -> None:
+    if "nth" in match:
+        nth = match["nth"]
+        rule.nth = [unsigned("nth", n, 63) for n in ([nth] if isinstance(nth, int) else nth)]
+        if not rule.nth or min(rule.nth) == 0:
+            raise _refuse("nth", nth, "must be 1 or more: this can match nothing")
+    for name in ("every", "times"):
+        if name in match:
+            value = unsigned(name, match[name], 63)
+            if value == 0:
+                raise _refuse(name, value, "must be 1 or more: this can strike nothing")
+            setattr(rule, name, value)
+    if "probability" in match:
+        probability = match["probability"]
+        if not isinstance(probability, float | int) or not 0 < probability <= 1:
+            raise _refuse("probability", probability, "must be above 0 and at most 1")
+        rule.probability = float(probability)
+
+
+def rule_of(match: Match, now_ns: int, link_number: Callable[[Any], int]) -> _adapter.FaultRule:
+    """Makes the native rule of words, without what happens to the packets.
+
+    Raises:
+        VerbsError: EINVAL, for words that contradict each other or can match no packet.
+        TypeError: For a word that there is not.
+    """
+    unknown = sorted(set(match) - set(Match.__annotations__))
+    if unknown:
+        raise TypeError(f"{unknown[0]!r} is no condition: {', '.join(Match.__annotations__)}")
+    rule = _adapter.FaultRule()
+    if "opcode" in match:
+        rule.set_opcodes(opcodes_of(match["opcode"]))
+    _set_counts(rule, match)
+    source = destination = None
+    if "source" in match:
+        source = address_of("source", match["source"])
+        rule.set_source(source.raw)
+    qpn = -1
+    if "qp" in match:
+        qp = match["qp"]
+        qpn = qp.qpn if isinstance(qp, QP) else unsigned("qp", qp, 24)
+        if isinstance(qp, QP):
+            destination = qp.device.gid
+    if "destination" in match:
+        given = address_of("destination", match["destination"])
+        if destination is not None and given != destination:
+            raise _refuse(
+                "destination", given, "is not where that queue pair is: can match nothing"
+            )
+        destination = given
+    if destination is not None:
+        rule.set_destination(destination.raw)
+    first_psn, last_psn = _span("psn", match.get("psn", (0, 0xFFFFFF)), 24)
+    least, most = _span("size", match.get("size", (0, 0xFFFFFFFF)), 32)
+    if least > most or most < _SMALLEST:
+        raise _refuse("size", match.get("size"), "can match no packet: they have 16 bytes or more")
+    from_ns = unsigned("from_ns", match.get("from_ns", 0), 64)
+    until_ns = unsigned("until_ns", match.get("until_ns", _NEVER), 64)
+    if until_ns <= from_ns or until_ns <= now_ns:
+        rule_text = f"must be after from_ns and after now, {now_ns}: this can match nothing"
+        raise _refuse("until_ns", until_ns, rule_text)
+    on = match.get("on", "both")
+    if on not in ("send", "receive", "both"):
+        raise _refuse("on", on, "must be send, receive or both")
+    rule.set_numbers(
+        qpn=qpn,
+        first_psn=first_psn,
+        last_psn=last_psn,
+        min_bytes=least,
+        max_bytes=most,
+        from_ns=from_ns,
+        until_ns=until_ns,
+        link=link_number(match["link"]) if "link" in match else -1,
+        direction={"both": 0, "send": 1, "receive": 2}[on],
+    )
+    if "where" in match:
+        where = match["where"]
+        if not callable(where):
+            raise TypeError("where must be callable with a FaultPacket")
+        rule.set_predicate(lambda *about: bool(where(FaultPacket(*about))))
+    return rule

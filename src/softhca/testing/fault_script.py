@@ -1,0 +1,275 @@
+"""Faults as words: `fabric.faults.drop(opcode="RC_ACKNOWLEDGE", nth=3)`."""
+
+from __future__ import annotations
+
+import errno
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
+
+from softhca import _adapter
+from softhca._adapter import CorruptPart, FaultAction
+from softhca.testing.fault_match import Match, address_of, opcodes_of, rule_of
+from softhca.testing.fault_packet import FaultPacket
+from softhca.testing.links import link_number
+from softhca.verbs.checks import unsigned
+from softhca.verbs.errors import VerbsError
+
+if TYPE_CHECKING:
+    from softhca.testing.fabric import Fabric
+    from softhca.verbs.device import Device
+    from softhca.verbs.gid import GIDLike
+
+# What a script returns: None leaves the packet; else datagrams, or (datagram, delay_ns).
+ScriptResult = None | Iterable["bytes | tuple[bytes, int]"]
+Script = Callable[[FaultPacket], ScriptResult]
+
+_PARTS = {
+    "anywhere": CorruptPart.ANYWHERE,
+    "headers": CorruptPart.HEADERS,
+    "payload": CorruptPart.PAYLOAD,
+    "icrc": CorruptPart.ICRC,
+}
+# What a receive is needed for, by its last or only packet.
+_TAKES_A_RECEIVE = ("RC_SEND*", "RC_*WITH_IMMEDIATE", "XRC_SEND*", "XRC_*WITH_IMMEDIATE")
+_REQUESTS = (
+    "RC_SEND*",
+    "RC_RDMA_WRITE*",
+    "RC_RDMA_READ_REQUEST",
+    "RC_COMPARE_SWAP",
+    "RC_FETCH_ADD",
+)
+NAKS = {
+    "sequence": 0x60,
+    "invalid_request": 0x61,
+    "remote_access": 0x62,
+    "remote_operation": 0x63,
+}
+
+
+class FaultHolder(Protocol):
+    """Where rules go: a fabric, or the link of a real adapter."""
+
+    def add_fault(self, rule: _adapter.FaultRule) -> int:
+        """Adds a rule and returns its number."""
+        ...
+
+    def remove_fault(self, number: int) -> None:
+        """Takes it away."""
+        ...
+
+    def tally(self, number: int) -> tuple[int, int]:
+        """How often it matched, and struck."""
+        ...
+
+
+class Fault:
+    """A fault that was asked for; it ends with `remove()` or at the end of a `with` block.
+
+    Attributes:
+        name: What the trace calls it.
+    """
+
+    def __init__(self, holder: FaultHolder, number: int, name: str) -> None:
+        self._holder = holder
+        self.number = number
+        self.name = name
+
+    @property
+    def matched(self) -> int:
+        """Packets that met its conditions, before n-th and probability."""
+        return self._holder.tally(self.number)[0]
+
+    @property
+    def struck(self) -> int:
+        """Packets that it struck."""
+        return self._holder.tally(self.number)[1]
+
+    def remove(self) -> None:
+        """Ends it."""
+        self._holder.remove_fault(self.number)
+
+    def __enter__(self) -> Fault:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<Fault {self.name}: struck {self.struck} of {self.matched}>"
+
+
+class PacketFaults:
+    """Faults of packets. Each method takes the conditions of `Match` besides its own words.
+
+    Faults are asked in the order in which they were made, until one loses the packet.
+    """
+
+    def __init__(self, holder: FaultHolder, seed: int) -> None:
+        self._holder = holder
+        self._seed = seed
+        self.all: list[Fault] = []
+
+    def _now_ns(self) -> int:
+        return 0
+
+    def _link_number(self, link: Any) -> int:
+        raise VerbsError(errno.EINVAL, "link", link, "is for fabrics: this is a real network")
+
+    def _add(self, action: FaultAction, match: Match, word: str, **settings: Any) -> Fault:
+        rule = rule_of(match, self._now_ns(), self._link_number)
+        rule.action = action
+        return self._add_rule(rule, match, word, **settings)
+
+    def _add_rule(
+        self, rule: _adapter.FaultRule, match: Match, word: str, **settings: Any
+    ) -> Fault:
+        for name, value in settings.items():
+            setattr(rule, name, value)
+        # Of the fault's place and the seed alone: what another fault draws changes nothing here.
+        rule.seed = (self._seed * 0x9E3779B97F4A7C15 + len(self.all) * 0xD1B54A32D192ED03) % 2**64
+        rule.name = match.get("name", f"{word} #{len(self.all) + 1}")
+        fault = Fault(self._holder, self._holder.add_fault(rule), rule.name)
+        self.all.append(fault)
+        return fault
+
+    def drop(self, **match: Unpack[Match]) -> Fault:
+        """Loses packets."""
+        return self._add(FaultAction.DROP, match, "drop")
+
+    def duplicate(self, copies: int = 1, delay_ns: int = 0, **match: Unpack[Match]) -> Fault:
+        """Delivers packets more than once; the others `delay_ns` later."""
+        count = unsigned("copies", copies, 16)
+        if count == 0:
+            raise VerbsError(errno.EINVAL, "copies", copies, "must be 1 or more")
+        delay = unsigned("delay_ns", delay_ns, 63)
+        return self._add(FaultAction.DUPLICATE, match, "duplicate", count=count, delay_ns=delay)
+
+    def ghost(self, delay_ns: int, **match: Unpack[Match]) -> Fault:
+        """Delivers packets once more, much later: when the queue pair may be of another peer."""
+        delay = unsigned("delay_ns", delay_ns, 63)
+        return self._add(FaultAction.DUPLICATE, match, "ghost", delay_ns=delay)
+
+    def delay(self, delay_ns: int | tuple[int, int], **match: Unpack[Match]) -> Fault:
+        """Lets packets come later, by a time or by one drawn between two."""
+        least, most = delay_ns if isinstance(delay_ns, tuple) else (delay_ns, delay_ns)
+        return self._add(
+            FaultAction.DELAY,
+            match,
+            "delay",
+            delay_ns=unsigned("delay_ns", least, 63),
+            most_delay_ns=unsigned("delay_ns", most, 63),
+        )
+
+    def reorder(self, by: int = 4, **match: Unpack[Match]) -> Fault:
+        """Holds packets until one to `by` later ones of the link have overtaken them."""
+        count = unsigned("by", by, 16)
+        if count == 0:
+            raise VerbsError(errno.EINVAL, "by", by, "must be 1 or more")
+        return self._add(FaultAction.REORDER, match, "reorder", count=count)
+
+    def corrupt(
+        self, part: str = "anywhere", *, mend_icrc: bool = False, **match: Unpack[Match]
+    ) -> Fault:
+        """Flips one bit: of "anywhere", "headers", "payload" or "icrc".
+
+        Args:
+            part: Where.
+            mend_icrc: Make the ICRC fit again, so that the damage is not noticed by it.
+            match: Which packets.
+        """
+        if part not in _PARTS:
+            raise VerbsError(errno.EINVAL, "part", part, f"must be one of {', '.join(_PARTS)}")
+        if part == "payload" and "opcode" in match:
+            _demand_payload(match["opcode"])
+        if part == "icrc" and mend_icrc:
+            raise VerbsError(errno.EINVAL, "mend_icrc", True, "undoes damage of the ICRC")
+        return self._add(
+            FaultAction.CORRUPT, match, f"corrupt {part}", part=_PARTS[part], mend_icrc=mend_icrc
+        )
+
+    def truncate(self, to_bytes: int, **match: Unpack[Match]) -> Fault:
+        """Cuts packets to so many bytes."""
+        return self._add(
+            FaultAction.TRUNCATE, match, "truncate", count=unsigned("to_bytes", to_bytes, 16)
+        )
+
+    def mark(self, **match: Unpack[Match]) -> Fault:
+        """Marks packets with congestion experienced."""
+        return self._add(FaultAction.MARK, match, "mark")
+
+    def cnp(self, **match: Unpack[Match]) -> Fault:
+        """Sends a congestion notification back for packets, which arrive."""
+        return self._add(FaultAction.CNP, match, "cnp")
+
+    def script(self, script: Script, **match: Unpack[Match]) -> Fault:
+        """Lets a function decide.
+
+        Args:
+            script: Called with a `FaultPacket`. It returns None to leave it as it is, or what is to
+                arrive in its place: an iterable, empty to lose it, of datagrams or of pairs of a
+                datagram and a delay in nanoseconds.
+            match: Which packets.
+        """
+        if not callable(script):
+            raise TypeError("script must be callable with a FaultPacket")
+        rule = rule_of(match, self._now_ns(), self._link_number)
+        rule.action = FaultAction.SCRIPT
+
+        def called(*about: Any) -> list[tuple[bytes, int]] | None:
+            told = script(FaultPacket(*about))
+            if told is None:
+                return None
+            return [one if isinstance(one, tuple) else (one, 0) for one in told]
+
+        rule.set_script(called)
+        return self._add_rule(rule, match, "script")
+
+    def mute(self, host: Device | GIDLike, **match: Unpack[Match]) -> Fault:
+        """Loses all that a host sends: it hears, and says nothing."""
+        return self._add(FaultAction.DROP, {"source": address_of("host", host), **match}, "mute")
+
+
+def _demand_payload(opcode: Any) -> None:
+    carries = ("SEND", "WRITE", "READ_RESPONSE", "CNP")
+    names = [_adapter.opcode_name(code) for code in opcodes_of(opcode)]
+    if not any(word in name for name in names for word in carries):
+        raise VerbsError(errno.EINVAL, "opcode", opcode, "carries no payload: can match nothing")
+
+
+class FabricFaults(PacketFaults):
+    """Faults of a fabric: those of packets, and of what answers them."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        super().__init__(fabric, fabric.seed)
+        self._fabric = weakref.proxy(fabric)
+
+    def _now_ns(self) -> int:
+        return int(self._fabric.now_ns)
+
+    def _link_number(self, link: Any) -> int:
+        return link_number(link, self._fabric.links)
+
+    def rnr(self, tries: int = 1, *, timer_code: int = 1, **match: Unpack[Match]) -> Fault:
+        """Answers requests that need a receive with RNR NAKs, `tries` times.
+
+        Args:
+            tries: How many.
+            timer_code: When the requester may come back (IBTA Vol 1, table 45).
+            match: Which requests; by default all that need a receive.
+        """
+        code = unsigned("timer_code", timer_code, 5)
+        chosen: Match = {"opcode": _TAKES_A_RECEIVE, **match, "times": tries}
+        return self._add(FaultAction.ANSWER, chosen, "rnr", syndrome=0x20 | code)
+
+    def nak(self, kind: str, **match: Unpack[Match]) -> Fault:
+        """Answers requests in the responder's place, which does not see them.
+
+        Args:
+            kind: "sequence", "invalid_request", "remote_access" or "remote_operation".
+            match: Which requests.
+        """
+        if kind not in NAKS:
+            raise VerbsError(errno.EINVAL, "kind", kind, f"must be one of {', '.join(NAKS)}")
+        chosen: Match = {"opcode": _REQUESTS, **match}
+        return self._add(FaultAction.ANSWER, chosen, f"nak {kind}", syndrome=NAKS[kind])

@@ -1,0 +1,29 @@
+"""What a simulated device asks of whoever moves its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+E = TypeVar("E")
+
+
+class World(Protocol):
+    """The fabric that a device is in; `softhca.testing.Fabric` makes devices that have one."""
+
+    def wait(self, take: Callable[[], E | None], timeout: float | None, what: str) -> E:
+        """Lets time pass until `take()` gives something, and returns it.
+
+        Args:
+            take: Asked whenever something happened.
+            timeout: Seconds of virtual time; None waits for ever.
+            what: What is waited for, for the message when it can never come.
+
+        Raises:
+            TimeoutError: If nothing came in time.
+        """
+        ...
+
+    def address_for(self, address: int, length: int) -> int:
+        """What keys call the first byte of a buffer: the same on every run."""
+        ...

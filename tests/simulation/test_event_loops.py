@@ -1,0 +1,155 @@
+"""asyncio and trio in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+
+import softhca as hca
+from softhca.testing import DeadlockError, Fabric
+
+from .ends import pair
+
+
+def test_awaited_work_in_virtual_time() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+
+        async def main() -> str:
+            coming = b.qp.recv(b.mr[:100])
+            a.buffer[:5] = b"hello"
+            (await a.qp.send(a.mr[:5])).raise_for_status()
+            (await coming).raise_for_status()
+            return bytes(b.buffer[:5]).decode()
+
+        assert fabric.run_async(main()) == "hello"
+        assert fabric.now_ns < 10_000
+
+
+def test_sleeping_costs_nothing() -> None:
+    with Fabric() as fabric:
+        fabric.hosts(1)
+
+        async def main() -> float:
+            await asyncio.sleep(3600)
+            return asyncio.get_running_loop().time()
+
+        assert fabric.run_async(main()) == pytest.approx(3600)
+        assert fabric.counters["events"] == 0
+
+
+def test_time_outs_are_virtual() -> None:
+    with Fabric() as fabric:
+        a, _ = pair(fabric, timeout=20, retry_cnt=7)
+        fabric.faults.drop()
+
+        async def main() -> None:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(a.qp.send(a.mr[:5]), 1.5)
+
+        fabric.run_async(main())
+        assert fabric.now_ns == pytest.approx(1.5e9, rel=1e-6)
+
+
+def test_tasks_that_wait_for_ever_are_named() -> None:
+    with Fabric() as fabric:
+        a, _ = pair(fabric)
+
+        async def main() -> None:
+            task = asyncio.create_task(a.cq.next(), name="reader")
+            await task
+
+        with pytest.raises(DeadlockError, match="the loop"):
+            fabric.run_async(main())
+
+
+def test_a_task_that_polls_and_yields() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+
+        async def main() -> int:
+            polls = 0
+            while not fabric.devices[0].adapter.poll_cq(a.cq.handle, 1, hca.WC, progress=False):
+                polls += 1
+                await asyncio.sleep(0)
+            return polls
+
+        assert 0 < fabric.run_async(main()) < 1000
+
+
+def test_events_and_channels_in_tasks() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+
+        async def main() -> hca.EventType:
+            a.cq.req_notify()
+            a.qp.post_send(hca.Write(a.mr[:8], remote=hca.RemoteMemory(1, 2, 8), signaled=True))
+            assert await a.channel.wait_event() is a.cq
+            a.cq.ack_events()
+            async for event in b.device.async_events():
+                with event:
+                    return event.event_type
+            raise AssertionError
+
+        assert fabric.run_async(main()) is hca.EventType.QP_ACCESS_ERR
+
+
+def test_loops_in_programs() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+
+        async def client() -> None:
+            await asyncio.sleep(0.25)
+            (await a.qp.send(a.mr[:5])).raise_for_status()
+
+        async def server() -> float:
+            (await b.qp.recv(b.mr[:5])).raise_for_status()
+            return asyncio.get_running_loop().time()
+
+        _, when = fabric.run(lambda: fabric.run_async(client()), lambda: fabric.run_async(server()))
+        assert 0.25 < when < 0.26
+
+
+def test_trio_in_virtual_time() -> None:
+    trio = pytest.importorskip("trio")
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+
+        async def main() -> Any:
+            coming = b.qp.recv(b.mr[:100])
+            await trio.sleep(1000)
+            (await a.qp.send(a.mr[:5])).raise_for_status()
+            with trio.move_on_after(5) as scope:
+                await b.cq.next()
+            assert scope.cancelled_caught
+            return await coming
+
+        assert fabric.run_trio(main).ok
+        assert 1000e9 < fabric.now_ns < 1006e9
+
+
+def test_trio_that_waits_for_ever() -> None:
+    pytest.importorskip("trio")
+    with Fabric() as fabric:
+        a, _ = pair(fabric)
+        with pytest.raises(DeadlockError):
+            fabric.run_trio(a.cq.next)
+
+
+def test_cancelled_work_in_virtual_time() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+
+        async def main() -> None:
+            posted = partial(b.qp.recv, b.mr[:10])
+            task = asyncio.ensure_future(posted())
+            await asyncio.sleep(1)
+            task.cancel()
+            await asyncio.sleep(0)
+            (await a.qp.send(a.mr[:5])).raise_for_status()
+
+        fabric.run_async(main())
