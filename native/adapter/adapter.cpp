@@ -129,6 +129,10 @@ bool Adapter::next_event(AsyncEvent& event) { return state_->async_events.pop(ev
 
 std::uint64_t Adapter::activity() const { return state_->activity; }
 
+void Adapter::observe(Observer* observer) {
+  state_->observer = state_->memory_table.observer = observer;
+}
+
 bool Adapter::has_event() const { return !state_->async_events.empty(); }
 
 bool Adapter::next_completion_event(CompletionEvent& event) {

@@ -19,6 +19,7 @@
 #include "transport/attributes.hpp"
 #include "transport/counters.hpp"
 #include "transport/outgoing_packet.hpp"
+#include "vocabulary/observer.hpp"
 #include "vocabulary/route.hpp"
 #include "vocabulary/status.hpp"
 #include "wire/icrc.hpp"
@@ -151,6 +152,8 @@ class Adapter {
   // Grows with every completion and every asynchronous event: whoever simulates many adapters sees
   // by it that a program has something to look at.
   std::uint64_t activity() const;
+  // Tells `observer` of everything from now on; null: nobody. It must not call the adapter.
+  void observe(Observer* observer);
 
   // The port's link came up or went down, which raises PORT_ACTIVE or PORT_ERR. A port that is down
   // takes no packet, and loses those it sends.

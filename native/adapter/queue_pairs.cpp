@@ -115,6 +115,9 @@ Status Adapter::destroy_qp(std::uint32_t qpn) {
       s.config.windows_2a && bound != 0) {
     return refuse(EBUSY, "qp", bound, "type 2A windows are bound to it: invalidate them first");
   }
+  if (s.observer != nullptr) {
+    s.observer->destroyed(qpn);
+  }
   s.memory_table.release_windows_of(qpn);
   for (CompletionQueue* cq : {qp->queues.send_cq, qp->queues.recv_cq}) {
     if (cq != nullptr) {

@@ -28,6 +28,10 @@ Adapter::State::State(AdapterConfig adapter_config)
 
 void Adapter::State::complete(CompletionQueue& cq, const Completion& completion) {
   ++activity;
+  if (observer != nullptr) {
+    observer->completed(completion.qpn, completion.wr_id, completion.status, completion.byte_len,
+                        completion.is_receive);
+  }
   Completion stamped = completion;
   stamped.timestamp_ns = now_ns;
   const std::uint64_t held_ns = cq.notify_deadline_ns();
@@ -82,6 +86,9 @@ void Adapter::State::release_held_back() {
 
 void Adapter::State::raise(EventType type, std::uint32_t object) {
   ++activity;
+  if (observer != nullptr) {
+    observer->raised(type, object);
+  }
   async_events.push(type, object);
 }
 

@@ -47,7 +47,8 @@ std::uint32_t add_host(FabricHandle& self, Hca& hca) {
   return self.fabric.add_host(std::move(port));
 }
 
-Fabric::Stop run(FabricHandle& self, std::uint64_t until_ns, bool notices) {
+Fabric::Stop run(FabricHandle& self, std::uint64_t until_ns, bool notices, std::uint64_t events) {
+  if (events != 0) return self.fabric.run(until_ns, notices, events);
   // With the GIL: predicates are called, and one program goes at a time anyhow.
   for (;;) {
     const Fabric::Stop stop = self.fabric.run(until_ns, notices, kInterval);
@@ -126,7 +127,8 @@ void bind_shape(nb::module_& module) {
       .value("NOTICE", Fabric::Stop::NOTICE)
       .value("QUIET", Fabric::Stop::QUIET)
       .value("CALL", Fabric::Stop::CALL)
-      .value("TOLD", Fabric::Stop::TOLD);
+      .value("TOLD", Fabric::Stop::TOLD)
+      .value("INTERVAL", Fabric::Stop::INTERVAL);
 }
 
 }  // namespace
@@ -158,7 +160,8 @@ void bind_fabric(nb::module_& module, HcaClass& hca) {
             self.fabric.set_link_up(link, up);
           },
           nb::arg("link"), nb::arg("up"))
-      .def("run", &run, nb::arg("until_ns") = kNever, nb::arg("notices") = true)
+      .def("run", &run, nb::arg("until_ns") = kNever, nb::arg("notices") = true,
+           nb::arg("events") = 0)
       .def(
           "call_at",
           [](FabricHandle& self, std::uint64_t at_ns, std::uint64_t number) {
@@ -193,6 +196,12 @@ void bind_fabric(nb::module_& module, HcaClass& hca) {
           [](FabricHandle& self, std::uint32_t number) {
             const FaultTally tally = self.fabric.faults().tally(number);
             return std::tuple(tally.matched, tally.struck);
+          },
+          nb::arg("number"))
+      .def(
+          "strikes",
+          [](FabricHandle& self, std::uint32_t number) {
+            return self.fabric.faults().strikes(number);
           },
           nb::arg("number"))
       .def("records", &records, nb::arg("first"), nb::arg("count"),

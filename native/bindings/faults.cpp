@@ -90,6 +90,13 @@ void bind_faults(nb::module_& module) {
       .def_rw("syndrome", &FaultRule::syndrome)
       .def_rw("seed", &FaultRule::seed)
       .def("set_opcodes", &set_opcodes, nb::arg("opcodes"))
+      .def(
+          "set_only",
+          [](FaultRule& self, std::vector<std::uint64_t> only) {
+            self.has_only = true;
+            self.only = std::move(only);
+          },
+          nb::arg("only"))
       .def("set_predicate", &set_predicate, nb::arg("callable"))
       .def("set_script", &set_script, nb::arg("callable"))
       .def(

@@ -23,7 +23,12 @@ Fabric::Fabric(const FabricSettings& settings, std::shared_ptr<VirtualClock> clo
       marking_(settings.seed ^ 0x6d61726b),
       jittering_(settings.seed ^ 0x6a697474) {}
 
-Fabric::~Fabric() = default;
+Fabric::~Fabric() {
+  for (const Host& host : hosts_) {
+    const std::lock_guard lock(*host.port.mutex);
+    host.port.adapter->observe(nullptr);
+  }
+}
 
 std::uint32_t Fabric::add_host(FabricPort port) {
   Host host;
@@ -31,6 +36,10 @@ std::uint32_t Fabric::add_host(FabricPort port) {
   const auto number = static_cast<std::uint32_t>(hosts_.size());
   for (const Gid& gid : port.adapter->config().gids) host_of_gid_[key_of(gid)] = number;
   host.activity = port.adapter->activity();
+  if (trace_.on()) {
+    host.recorder = std::make_unique<Recorder>(trace_, *clock_, number + 1, delivering_);
+    port.adapter->observe(host.recorder.get());
+  }
   host.port = std::move(port);
   hosts_.push_back(std::move(host));
   host_of_node_.resize(topology_.node_count(), Topology::kNone);
@@ -234,8 +243,10 @@ void Fabric::deliver(std::uint32_t number, std::uint32_t flight) {
   const Flight& packet = flights_[flight];
   {
     const std::lock_guard lock(*host.port.mutex);
+    delivering_ = packet.id;
     const ReceiveReport report =
         host.port.adapter->receive(packet.route, packet.datagram, now_ns());
+    delivering_ = 0;
     trace_.add({.at_ns = now_ns(),
                 .packet = packet.id,
                 .a = report.has_wr ? report.wr_id : 0,

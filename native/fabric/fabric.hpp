@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "adapter/adapter.hpp"
+#include "fabric/recorder.hpp"
 #include "fabric/topology.hpp"
 #include "fabric/trace.hpp"
 #include "faults/fault_set.hpp"
@@ -22,10 +23,6 @@
 #include "vocabulary/time.hpp"
 
 namespace softhca {
-
-struct VirtualClock {
-  std::uint64_t now_ns = 0;
-};
 
 // A host's adapter as the fabric sees it.
 struct FabricPort {
@@ -118,6 +115,7 @@ class Fabric {
   };
   struct Host {
     FabricPort port;
+    std::unique_ptr<Recorder> recorder;
     std::uint32_t node = 0;
     std::uint64_t activity = 0;
     std::uint64_t free_at_ns = 0;  // Its last packet has left by then.
@@ -181,6 +179,7 @@ class Fabric {
   std::vector<Held> held_;
   std::uint64_t order_ = 0;
   std::uint64_t packets_ = 0;
+  std::uint64_t delivering_ = 0;  // The packet that a host takes just now.
   std::uint64_t flying_ = 0;
   std::uint64_t called_ = 0;
   bool noticed_ = false;

@@ -75,6 +75,10 @@ struct FaultRule {
   FaultMatch match;
   Predicate predicate;
   Script script;
+  // Strikes the matches of these numbers and no other, whatever else is said: to run again with
+  // fewer strikes.
+  bool has_only = false;
+  std::vector<std::uint64_t> only;
   double probability = 1;
   std::vector<std::uint64_t> nth;   // Which matches, from 1; empty: all.
   std::uint64_t every = 0;          // Each so-many-th match; 0: all.

@@ -10,6 +10,9 @@
 namespace softhca {
 namespace {
 
+// Strikes whose numbers are kept.
+constexpr std::size_t kMostStrikes = 100'000;
+
 // 53 random bits: every double of [0, 1) that the comparison can tell apart, on any machine.
 bool happens(Random& random, double probability) {
   return static_cast<double>(random.next() >> 11) * 0x1p-53 < probability;
@@ -81,6 +84,7 @@ bool FaultSet::strikes(Entry& entry, const PacketSight& packet) {
   if (entry.removed || !rule.match(packet)) return false;
   if (rule.predicate && !rule.predicate(packet)) return false;
   const std::uint64_t number = ++entry.tally.matched;
+  if (rule.has_only) return std::ranges::find(rule.only, number) != rule.only.end();
   if (!rule.nth.empty() && std::ranges::find(rule.nth, number) == rule.nth.end()) return false;
   if (rule.every != 0 && number % rule.every != 0) return false;
   if (rule.probability < 1 && !happens(entry.random, rule.probability)) return false;
@@ -148,6 +152,7 @@ void FaultSet::judge(const Route& route, ByteSpan& datagram, std::uint64_t now_n
     const PacketSight packet{route, datagram, now_ns, link, sending};
     if (!strikes(entry, packet) || !apply(entry, packet, datagram, verdict)) continue;
     ++entry.tally.struck;
+    if (entry.strikes.size() < kMostStrikes) entry.strikes.push_back(entry.tally.matched);
     verdict.struck.push_back(static_cast<std::uint32_t>(i));
   }
 }

@@ -37,6 +37,10 @@ class FaultSet {
   bool empty() const { return active_ == 0; }
   const FaultRule& rule(std::uint32_t number) const { return entries_[number]->rule; }
   FaultTally tally(std::uint32_t number) const { return entries_[number]->tally; }
+  // Numbers of the matches that a rule struck, the first of them.
+  const std::vector<std::uint64_t>& strikes(std::uint32_t number) const {
+    return entries_[number]->strikes;
+  }
   std::size_t size() const { return entries_.size(); }
 
   // `datagram` is changed in place, and its length with it. `link` as in PacketSight.
@@ -49,6 +53,7 @@ class FaultSet {
     FaultRule rule;
     Random random;
     FaultTally tally;
+    std::vector<std::uint64_t> strikes;
     bool removed = false;
   };
 

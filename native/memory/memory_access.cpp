@@ -1,6 +1,8 @@
 // Every access to user bytes: checked against a key, then moved run by run.
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 #include "memory/memory_table.hpp"
 
@@ -100,10 +102,13 @@ AccessFault MemoryTable::walk(std::uint32_t pd, std::span<const Sge> sges, std::
     if (!fault.ok()) {
       return fault;
     }
-    const bool moved =
-        for_each_run(sge.lkey, sge.address + offset, step,
-                     [&](AddressSpace& space, std::uint64_t at, std::uint64_t before,
-                         std::uint64_t run) { return move(space, at, done + before, run); });
+    const std::uint64_t from = sge.address + offset;
+    const bool moved = for_each_run(sge.lkey, from, step,
+                                    [&](AddressSpace& space, std::uint64_t at, std::uint64_t before,
+                                        std::uint64_t run) {
+                                      return move(space, at, done + before, run, sge.lkey,
+                                                  from + before);
+                                    });
     if (!moved) {
       return {Reason::MEMORY_GONE, sge.lkey, sge.address + offset, step};
     }
@@ -119,16 +124,29 @@ AccessFault MemoryTable::walk(std::uint32_t pd, std::span<const Sge> sges, std::
 AccessFault MemoryTable::gather(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                                 ByteSpan out) {
   return walk(pd, sges, offset, out.size(), 0,
-              [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step) {
-                return space.copy_in(at, out.subspan(done, step));
-              });
+              [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step,
+                  std::uint32_t, std::uint64_t) { return space.copy_in(at, out.subspan(done, step)); });
+}
+
+bool MemoryTable::put(AddressSpace& space, std::uint64_t at, ByteView from, std::uint32_t key,
+                      std::uint64_t address) {
+  if (observer == nullptr) {
+    return space.copy_out(at, from);
+  }
+  std::vector<std::uint8_t> before(from.size());
+  if (!space.copy_in(at, before) || !space.copy_out(at, from)) {
+    return false;
+  }
+  observer->wrote(key, address, before, from);
+  return true;
 }
 
 AccessFault MemoryTable::scatter(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                                  ByteView in) {
   return walk(pd, sges, offset, in.size(), kAccessLocalWrite,
-              [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step) {
-                return space.copy_out(at, in.subspan(done, step));
+              [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step,
+                  std::uint32_t key, std::uint64_t address) {
+                return put(space, at, in.subspan(done, step), key, address);
               });
 }
 
@@ -161,7 +179,9 @@ AccessFault MemoryTable::write_remote(const Accessor& who, std::uint32_t rkey,
                                       std::uint64_t address, ByteView in) {
   AccessFault fault = check_remote(who, rkey, address, in.size(), kAccessRemoteWrite);
   const auto copy = [&](AddressSpace& space, std::uint64_t at, std::uint64_t done,
-                        std::uint64_t step) { return space.copy_out(at, in.subspan(done, step)); };
+                        std::uint64_t step) {
+    return put(space, at, in.subspan(done, step), rkey, address + done);
+  };
   if (fault.ok() && !for_each_run(rkey, address, in.size(), copy)) {
     fault = {Reason::MEMORY_GONE, rkey, address, in.size()};
   }
@@ -181,7 +201,16 @@ AccessFault MemoryTable::exchange_remote(const Accessor& who, std::uint32_t rkey
       for_each_run(rkey, address, 8,
                    [&](AddressSpace& space, std::uint64_t at, std::uint64_t, std::uint64_t step) {
                      in_two_places = step != 8;
-                     return !in_two_places && exchange(space, at);
+                     if (in_two_places || observer == nullptr) {
+                       return !in_two_places && exchange(space, at);
+                     }
+                     std::array<std::uint8_t, 8> before;
+                     std::array<std::uint8_t, 8> after;
+                     const bool exchanged = space.copy_in(at, before) && exchange(space, at);
+                     if (exchanged && space.copy_in(at, after)) {
+                       observer->wrote(rkey, address, before, after);
+                     }
+                     return exchanged;
                    });
   if (!done) {
     fault = {in_two_places ? Reason::MISALIGNED : Reason::MEMORY_GONE, rkey, address, 8};

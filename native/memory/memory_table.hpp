@@ -15,6 +15,7 @@
 #include "memory/key_slot.hpp"
 #include "vocabulary/bind_info.hpp"
 #include "vocabulary/enums.hpp"
+#include "vocabulary/observer.hpp"
 #include "vocabulary/random.hpp"
 #include "vocabulary/sge.hpp"
 #include "vocabulary/status.hpp"
@@ -150,7 +151,13 @@ class MemoryTable {
   // Reads the table's own space without any key, for inline data. False if it is not there.
   bool read_inline(std::uint64_t address, ByteSpan out) { return space_.copy_in(address, out); }
 
+  // Told of every byte of the user's that changes; null: nobody.
+  Observer* observer = nullptr;
+
  private:
+  // Copies bytes out to the user, and tells.
+  bool put(AddressSpace& space, std::uint64_t at, ByteView from, std::uint32_t key,
+           std::uint64_t address);
   // Takes a slot and gives it a handle, which is its first key.
   KeySlot& take_slot(KeyKind kind);
   void free_slot(KeySlot& slot);

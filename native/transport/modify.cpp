@@ -67,7 +67,7 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
     pkey = new_pkey;
   }
   const QpState from = state();
-  attr.qp_state = to;
+  set_state(to);
   if (to != QpState::SQD) {
     attr.sq_draining = false;
   }
@@ -117,7 +117,7 @@ void QueuePair::to_reset() {
   requester.reset();
   responder.reset();
   migration.reset();
-  attr.qp_state = QpState::RESET;
+  set_state(QpState::RESET);
   attr.sq_draining = false;
   // Another peer may come to this number, and must not find the windows of the last one.
   services.memory.release_windows_of(qpn);

@@ -24,6 +24,12 @@ bool may_be_inline(WrOpcode opcode) {
          opcode == WrOpcode::RDMA_WRITE_WITH_IMM || opcode == WrOpcode::ATOMIC_WRITE;
 }
 
+std::uint64_t total_length(std::span<const Sge> sges) {
+  std::uint64_t length = 0;
+  for (const Sge& sge : sges) length += sge.length;
+  return length;
+}
+
 }  // namespace
 
 Status QueuePair::check_post_state() const {
@@ -119,6 +125,10 @@ Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok, std::
     std::ranges::copy(wr.sges, sq.sge_room().begin());
   }
   sq.push();
+  if (services.observer != nullptr) {
+    const bool signaled = (wr.send_flags & kSendSignaled) != 0 || init.sq_sig_all;
+    services.observer->posted_send(qpn, wr.wr_id, wr.opcode, length, signaled);
+  }
   if (state() == QpState::ERR || state() == QpState::SQE) {
     requester.flush();
   } else {
@@ -144,6 +154,9 @@ Status QueuePair::post_recv(const RecvWr& wr, std::uint64_t cqe) {
     return refuse(ENOMEM, "max_recv_wr", init.cap.max_recv_wr, "the receive queue is full");
   }
   rq.push(wr.wr_id, wr.sges, cqe);
+  if (services.observer != nullptr) {
+    services.observer->posted_receive(qpn, wr.wr_id, total_length(wr.sges));
+  }
   if (state() == QpState::ERR) {
     responder.flush();
   }

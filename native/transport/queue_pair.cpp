@@ -200,11 +200,19 @@ void QueuePair::complete_send(WcStatus status, const AccessFault& fault, bool by
   }
 }
 
+void QueuePair::set_state(QpState to) {
+  const QpState from = attr.qp_state;
+  attr.qp_state = to;
+  if (services.observer != nullptr && from != to) {
+    services.observer->changed_state(qpn, from, to);
+  }
+}
+
 void QueuePair::enter_error() {
   if (state() == QpState::ERR) {
     return;
   }
-  attr.qp_state = QpState::ERR;
+  set_state(QpState::ERR);
   attr.sq_draining = false;
   requester.flush();
   responder.flush();
@@ -218,7 +226,7 @@ void QueuePair::requester_failed() {
     enter_error();
     return;
   }
-  attr.qp_state = QpState::SQE;
+  set_state(QpState::SQE);
   attr.sq_draining = false;
   requester.flush();
 }

@@ -72,6 +72,7 @@ class QueuePair {
   // A local failure of the requester: ERR for reliable services, SQE for the others.
   void requester_failed();
   void check_drained();
+  void set_state(QpState to);
 
   Services& services;
   const std::uint32_t qpn;

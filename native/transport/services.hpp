@@ -7,6 +7,7 @@
 #include "queue/completion_queue.hpp"
 #include "queue/shared_receive_queue.hpp"
 #include "transport/counters.hpp"
+#include "vocabulary/observer.hpp"
 
 namespace softhca {
 
@@ -23,6 +24,9 @@ class Services {
   std::uint64_t now_ns = 0;  // Time of the call that is being served.
   const bool retry_early;
   const std::uint8_t active_mtu;  // Mtu code of the port.
+
+  // Told of what happens; null: nobody.
+  Observer* observer = nullptr;
 
   virtual void complete(CompletionQueue& cq, const Completion& completion) = 0;
   virtual void raise(EventType type, std::uint32_t object) = 0;

@@ -37,7 +37,7 @@ def build(fabric: Fabric, draw: random.Random) -> list[tuple[End, End]]:
     for _ in range(draw.randint(1, 4)):
         a, b = draw.sample(devices, 2)
         timeout, timer = draw.choice([8, 12]), draw.choice([1, 5])
-        pairs.append(connected(a, b, 1 << 15, timeout=timeout, min_rnr_timer=timer))
+        pairs.append(connected(fabric, a, b, 1 << 15, timeout=timeout, min_rnr_timer=timer))
     return pairs
 
 

@@ -136,7 +136,7 @@ def test_callbacks_are_called_while_time_passes() -> None:
         cq = device.alloc_cq(16)
         pd = device.alloc_pd()
         qp = pd.create_qp(hca.QPType.RC, send_cq=cq, recv_cq=cq)
-        peer = End(other)
+        peer = End(other, 4096)
         qp.connect(peer.qp.info())
         peer.qp.connect(qp.info())
         seen: list[int] = []
@@ -225,7 +225,7 @@ def test_addresses_are_unique() -> None:
 def test_many_hosts_behind_a_switch() -> None:
     with Fabric() as fabric:
         devices = fabric.star(8, gbps=10, latency_ns=500)
-        ends = [connected(devices[i], devices[(i + 1) % 8]) for i in range(8)]
+        ends = [connected(fabric, devices[i], devices[(i + 1) % 8]) for i in range(8)]
         for near, far in ends:
             far.qp.post_recv(hca.Recv(far.mr[:4096]))
             near.qp.post_send(hca.Send(near.mr[:4096], signaled=True))
@@ -239,7 +239,7 @@ def test_many_hosts_behind_a_switch() -> None:
 def test_a_queue_that_is_full_loses_packets_and_they_come_again() -> None:
     with Fabric() as fabric:
         devices = fabric.star(5, gbps=10, queue_bytes=20_000)
-        ends = [connected(devices[i], devices[4], size=1 << 18) for i in range(4)]
+        ends = [connected(fabric, devices[i], devices[4], size=1 << 18) for i in range(4)]
         for near, far in ends:
             near.buffer[:] = bytes(range(256)) * 1024
             near.qp.post_send(hca.Write(near.mr[:], remote=far.mr.remote(), signaled=True))
@@ -263,7 +263,7 @@ def test_packets_longer_than_the_mtu_of_a_link_are_lost() -> None:
     with Fabric() as fabric:
         a, b = fabric.hosts(2)
         fabric.link(a, b, mtu=1024)
-        near, far = connected(a, b, timeout=1, retry_cnt=1)
+        near, far = connected(fabric, a, b, timeout=1, retry_cnt=1)
         near.qp.post_send(hca.Write(near.mr[:1024], remote=far.mr.remote(), signaled=True))
         assert near.next().ok
         near.qp.post_send(hca.Write(near.mr[:1028], remote=far.mr.remote(), signaled=True))
@@ -279,7 +279,7 @@ def test_ways_around_a_link_that_went_down() -> None:
         for end in (a, b):
             fabric.link(end, left)
             fabric.link(end, right)
-        near, far = connected(a, b)
+        near, far = connected(fabric, a, b)
         for is_up in (True, False, True):
             short.set_up(is_up)
             near.qp.post_send(hca.Write(near.mr[:100], remote=far.mr.remote(), signaled=True))
@@ -290,7 +290,7 @@ def test_ways_around_a_link_that_went_down() -> None:
 def test_multicast_reaches_members() -> None:
     with Fabric() as fabric:
         devices = fabric.star(3)
-        ends = [End(device, qp_type=hca.QPType.UD) for device in devices]
+        ends = [End(device, 4096, qp_type=hca.QPType.UD) for device in devices]
         for end in ends:
             end.qp.activate()
         for end in ends[1:]:

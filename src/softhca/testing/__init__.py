@@ -1,13 +1,17 @@
 """Tools for testing programs that use RDMA: bad networks, virtual time, packets as values."""
 
 from softhca.testing.errors import DeadlockError, FabricError
+from softhca.testing.explore import ExploreError, Finding, explore
 from softhca.testing.fabric import Fabric
 from softhca.testing.fault_packet import FaultPacket
 from softhca.testing.fault_script import FabricFaults, Fault, PacketFaults
 from softhca.testing.faults import Faults
+from softhca.testing.invariants import InvariantError, check_invariants
 from softhca.testing.links import Link, Switch
+from softhca.testing.pair import End, Pair, open_objects
+from softhca.testing.record import Record, What
 from softhca.testing.simulation import Wire, open_simulated
-from softhca.testing.trace import Record, Trace, What
+from softhca.testing.trace import SavedTrace, Trace
 from softhca.testing.trouble import fail_device, set_gid, set_port
 from softhca.verbs.packet import (
     IcrcVerdict,
@@ -24,28 +28,37 @@ from softhca.verbs.packet import (
 
 __all__ = [
     "DeadlockError",
+    "End",
+    "ExploreError",
     "Fabric",
     "FabricError",
     "FabricFaults",
     "Fault",
     "FaultPacket",
     "Faults",
+    "Finding",
     "IcrcVerdict",
+    "InvariantError",
     "Link",
     "Packet",
     "PacketFaults",
+    "Pair",
     "Record",
     "Route",
+    "SavedTrace",
     "Switch",
     "Trace",
     "What",
     "Wire",
     "check_icrc",
+    "check_invariants",
     "encode_grh",
     "encode_ip_udp",
+    "explore",
     "fail_device",
     "icrc_of",
     "opcode_name",
+    "open_objects",
     "open_simulated",
     "parse_ip_udp",
     "route",

@@ -15,15 +15,16 @@ from softhca._adapter import FabricStop
 from softhca.testing.errors import DeadlockError, FabricError
 from softhca.testing.event_loop import run_asyncio, run_trio
 from softhca.testing.fault_script import FabricFaults
+from softhca.testing.invariants import InvariantError, Invariants
 from softhca.testing.links import Link, Switch, shape_of
 from softhca.testing.programs import Programs
-from softhca.testing.simulation import open_simulated
+from softhca.testing.simulation import simulated_hca
 from softhca.testing.stuck import describe_hosts
 from softhca.testing.trace import Trace
 from softhca.verbs.checks import unsigned
 from softhca.verbs.device import Device
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.gid import GIDLike
+from softhca.verbs.gid import GID, GIDLike
 
 E = TypeVar("E")
 
@@ -45,6 +46,7 @@ class _World:
 
     def __init__(self, fabric: Fabric, number: int) -> None:
         self._fabric = fabric
+        self.num_comp_vectors = _VECTORS
         self._next_address = (number + 1) * _ADDRESSES_PER_HOST
 
     def wait(self, take: Callable[[], E | None], timeout: float | None, what: str) -> E:
@@ -110,7 +112,10 @@ class Fabric:
         self._numbers = itertools.count(1)
         self._idle_polls = 0
         self._running = False
+        self._kept: list[Any] = []
         self._checked_links = 0
+        self._checked_records = 0
+        self._invariants = Invariants()
         self.told: dict[int, Callable[[], object]] = {}
 
     # --- topology
@@ -136,13 +141,13 @@ class Fabric:
         )
         options.setdefault("mtu", self._mtu)
         seed = (self.seed * 1_000_003 + number) % (1 << 63)
-        device = open_simulated(address, seed=seed, name=name or f"h{number + 1}", **options)
-        if any(other.gid == device.gid for other in self.devices):
-            device.close()
+        if any(other.gid == GID(address) for other in self.devices):
             raise VerbsError(errno.EADDRINUSE, "gid", address, "is another host's")
-        self._native.add_host(device.adapter)
-        device._vectors = _VECTORS
-        device._world = _World(self, number)
+        hca = simulated_hca(address, seed=seed, **options)
+        self._native.add_host(hca)
+        device = Device(
+            hca, name=name or f"h{number + 1}", seed=seed, world=_World(self, number)
+        )
         self.devices.append(device)
         fabric = weakref.ref(self)  # The adapter must not keep what keeps it.
 
@@ -290,6 +295,26 @@ class Fabric:
             self._advance(next_ns, notices=False)
         self._run_callbacks()
 
+    def step(self, until_ns: int = _NEVER) -> bool:
+        """Lets one thing happen: a packet arrive, a timer run out, a call be made.
+
+        Returns:
+            False if nothing happens any more, or not until then.
+        """
+        stop = self._advance(until_ns, notices=False, events=1)
+        return stop not in (FabricStop.QUIET, FabricStop.TIME)
+
+    def run_to_record(self, number: int) -> None:
+        """Lets things happen until the trace has so many records: the way back to a point of a run.
+
+        Raises:
+            DeadlockError: If nothing happens before.
+        """
+        while len(self.trace) < number:
+            if not self.step():
+                what = f"record {number} of the trace"
+                raise DeadlockError(self._deadlock([("the test", what, self.now_ns)]))
+
     def at(self, when_ns: int, call: Callable[[], object]) -> None:
         """Calls a function at a time; at once in the next step, if that is over."""
         number = next(self._numbers)
@@ -370,7 +395,7 @@ class Fabric:
                 ran = True
         return ran
 
-    def _advance(self, until_ns: int, *, notices: bool = True) -> FabricStop:
+    def _advance(self, until_ns: int, *, notices: bool = True, events: int = 0) -> FabricStop:
         """One step of the loop: to the next thing that somebody can see."""
         if self._running:
             raise FabricError("a predicate or script of a fault must not let time pass")
@@ -379,7 +404,7 @@ class Fabric:
             return FabricStop.NOTICE
         self._running = True
         try:
-            stop = self._native.run(until_ns, notices)
+            stop = self._native.run(until_ns, notices, events)
         finally:
             self._running = False
         if stop is FabricStop.CALL:
@@ -434,6 +459,24 @@ class Fabric:
         """How often a rule matched, and struck."""
         return self._native.tally(number)
 
+    def strikes(self, number: int) -> list[int]:
+        """Numbers of the matches that a rule struck."""
+        return self._native.strikes(number)
+
+    def check(self) -> None:
+        """Checks what happened since the last check against what the transport must hold.
+
+        Raises:
+            InvariantError: If it broke a rule that no fault excuses.
+        """
+        if self.faults.forges or self.trace.forgotten > self._checked_records:
+            return  # What is gone cannot be judged, nor what follows from it.
+        self._invariants.check(self.trace.since(self._checked_records))
+        self._checked_records = len(self.trace)
+        if wrong := self._invariants.violations:
+            self._invariants.violations = []
+            raise InvariantError("\n".join(wrong[:10]))
+
     @property
     def counters(self) -> dict[str, int]:
         """Packets that hosts sent, that were delivered and lost, and events of the loop."""
@@ -441,12 +484,18 @@ class Fabric:
 
     # --- its end
 
+    def keep(self, kept: E) -> E:
+        """Keeps an object until the fabric is closed, which closes what was made on its devices."""
+        self._kept.append(kept)
+        return kept
+
     def close(self) -> None:
         """Closes all devices and what was made from them."""
         for device in self.devices:
             if not device.closed:
                 device.adapter.set_idle(None)
             device._close_with_children()
+        self._kept.clear()
 
     def __enter__(self) -> Fabric:
         return self
@@ -457,7 +506,12 @@ class Fabric:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        """Closes; of a test that passed, what happened is checked first."""
+        try:
+            if error is None:
+                self.check()
+        finally:
+            self.close()
 
     def __repr__(self) -> str:
         return f"<Fabric seed={self.seed}: {len(self.devices)} hosts at {self.now_ns} ns>"

@@ -62,6 +62,10 @@ class FaultHolder(Protocol):
         """How often it matched, and struck."""
         ...
 
+    def strikes(self, number: int) -> list[int]:
+        """Numbers of the matches that it struck."""
+        ...
+
 
 class Fault:
     """A fault that was asked for; it ends with `remove()` or at the end of a `with` block.
@@ -109,6 +113,10 @@ class PacketFaults:
         self._holder = holder
         self._seed = seed
         self.all: list[Fault] = []
+        # Some fault lets through what no network would: what comes of it is not the transport's
+        # fault.
+        self.forges = False
+        self.allowed: frozenset[tuple[str, int]] | None = None
 
     def _now_ns(self) -> int:
         return 0
@@ -129,9 +137,19 @@ class PacketFaults:
         # Of the fault's place and the seed alone: what another fault draws changes nothing here.
         rule.seed = (self._seed * 0x9E3779B97F4A7C15 + len(self.all) * 0xD1B54A32D192ED03) % 2**64
         rule.name = match.get("name", f"{word} #{len(self.all) + 1}")
+        if self.allowed is not None:
+            rule.set_only([number for name, number in self.allowed if name == rule.name])
         fault = Fault(self._holder, self._holder.add_fault(rule), rule.name)
         self.all.append(fault)
         return fault
+
+    def strikes(self) -> list[tuple[str, int]]:
+        """Every strike: the fault's name, and the number of its match, from 1."""
+        return [
+            (fault.name, number)
+            for fault in self.all
+            for number in self._holder.strikes(fault.number)
+        ]
 
     def drop(self, **match: Unpack[Match]) -> Fault:
         """Loses packets."""
@@ -184,6 +202,7 @@ class PacketFaults:
             _demand_payload(match["opcode"])
         if part == "icrc" and mend_icrc:
             raise VerbsError(errno.EINVAL, "mend_icrc", True, "undoes damage of the ICRC")
+        self.forges |= mend_icrc
         return self._add(
             FaultAction.CORRUPT, match, f"corrupt {part}", part=_PARTS[part], mend_icrc=mend_icrc
         )
@@ -223,6 +242,7 @@ class PacketFaults:
             return [one if isinstance(one, tuple) else (one, 0) for one in told]
 
         rule.set_script(called)
+        self.forges = True
         return self._add_rule(rule, match, "script")
 
     def mute(self, host: Device | GIDLike, **match: Unpack[Match]) -> Fault:

@@ -38,8 +38,31 @@ def open_simulated(
         limits: Limits to lower or raise, by their names in `DeviceAttr`.
         windows: As for `softhca.open`.
     """
+    hca = simulated_hca(
+        gid,
+        seed=seed,
+        mtu=mtu,
+        icrc=icrc,
+        retry_early=retry_early,
+        limits=limits,
+        windows=windows,
+    )
+    return Device(hca, name=name or f"simulated-{GID(gid).ip}", seed=seed)
+
+
+def simulated_hca(
+    gid: GIDLike,
+    *,
+    seed: int,
+    mtu: int = Mtu.MTU_4096,
+    icrc: str | IcrcLevel = "strict",
+    retry_early: bool = True,
+    limits: dict[str, int] | None = None,
+    windows: str = "2B",
+) -> _adapter.Hca:
+    """The native adapter of a simulated device; see `open_simulated`."""
     address = GID(gid)
-    hca = _adapter.Hca(
+    return _adapter.Hca(
         gids=[address.raw],
         seed=seed,
         active_mtu=mtu_code(mtu),
@@ -51,7 +74,6 @@ def open_simulated(
         limits=limits or {},
         windows_2a=is_windows_2a(windows),
     )
-    return Device(hca, name=name or f"simulated-{address.ip}", seed=seed)
 
 
 @dataclass(order=True)

@@ -1,14 +1,20 @@
-"""What happened in a fabric, record by record."""
+"""What happened in a fabric, record by record; kept, shown and asked."""
 
 from __future__ import annotations
 
+import errno
+import os
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from softhca import _adapter
+from softhca.testing.ladder import html_ladder, svg_ladder, text_ladder
+from softhca.testing.record import Record, What
+from softhca.testing.trace_file import load_records, pcapng_of, save_records
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.mr import MR
 
 if TYPE_CHECKING:
     from softhca.testing.fabric import Fabric
@@ -16,57 +22,117 @@ if TYPE_CHECKING:
 _BATCH = 4096
 
 
-class What(IntEnum):
-    """Kinds of records."""
+class AnyTrace(ABC):
+    """Records, of a run or of a file."""
 
-    SENT = 0
-    DELIVERED = 1
-    LOST = 2
-    FAULT = 3
-    POST = 4
-    COMPLETION = 5
-    STATE = 6
-    WRITE = 7
-    EVENT = 8
-    NOTE = 9
+    @property
+    @abstractmethod
+    def hosts(self) -> list[str]:
+        """Names of the hosts, in order."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Record]:
+        """All records that are kept, in the order in which things happened."""
+
+    def writes_to(self, host: int, address: int) -> list[tuple[Record, Record | None]]:
+        """Who wrote a byte of memory: each write, with the packet that brought it.
+
+        Args:
+            host: Number of the host.
+            address: What its keys call the byte.
+
+        Returns:
+            Pairs of the write and the packet as it was sent, in order; None for a write that no
+            packet brought, or one that is not kept any more.
+        """
+        sent: dict[int, Record] = {}
+        found = []
+        for record in self:
+            if record.what is What.SENT:
+                sent[record.packet] = record
+            elif record.what is What.WRITE and record.host == host:
+                length = len(record.data) // 2
+                if record.a <= address < record.a + length:
+                    found.append((record, sent.get(record.packet)))
+        return found
+
+    def text(self, limit: int | None = None) -> str:
+        """A ladder of packets between hosts, as text."""
+        return text_ladder(self.hosts, self, limit)
+
+    def svg(self, limit: int = 2000) -> str:
+        """The same as a drawing."""
+        return svg_ladder(self.hosts, self, limit)
+
+    def html(self, limit: int = 2000) -> str:
+        """The same as a page that needs nothing else."""
+        return html_ladder(self.hosts, self, limit)
+
+    def pcapng(self) -> bytes:
+        """The packets that were sent, as a capture; comments tell what became of them."""
+        return pcapng_of(self.hosts, self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a file, whose name says which: .html, .svg, .txt, .pcapng, or .trace for all.
+
+        `softhca trace` shows what a .trace file holds.
+
+        Raises:
+            VerbsError: EINVAL, for another name.
+        """
+        to = Path(path)
+        match to.suffix:
+            case ".html":
+                to.write_text(self.html())
+            case ".svg":
+                to.write_text(self.svg())
+            case ".txt":
+                to.write_text(self.text())
+            case ".pcapng":
+                to.write_bytes(self.pcapng())
+            case ".trace":
+                save_records(to, self.hosts, self)
+            case _:
+                rule = "must end in .html, .svg, .txt, .pcapng or .trace"
+                raise VerbsError(errno.EINVAL, "path", str(to), rule)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One thing that happened.
+class SavedTrace(AnyTrace):
+    """The trace that a file holds."""
 
-    Attributes:
-        at_ns: When, in virtual time.
-        what: Kind of record.
-        host: Number of the host, from 0; None if it was on the way.
-        qpn: Queue pair there; 0 for none.
-        packet: Number of the packet, the same when it is sent, struck by a fault and delivered.
-        a: Depends on the kind: wr_id, address.
-        b: Depends on the kind: opcode, status, state.
-        number: Depends on the kind: length, key.
-        text: Why a packet was lost or dropped, name of a fault, words of a note.
-        data: The datagram of a packet that is sent; before and after of a write.
-        route: IP and UDP headers of a packet that is sent.
-    """
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Reads a .trace file.
 
-    at_ns: int
-    what: What
-    host: int | None
-    qpn: int
-    packet: int
-    a: int
-    b: int
-    number: int
-    text: str
-    data: bytes
-    route: _adapter.Route | None
+        Raises:
+            ValueError: If it is none.
+            OSError: If it cannot be read.
+        """
+        self._hosts, self._records = load_records(Path(path))
+
+    @property
+    def hosts(self) -> list[str]:
+        """Names of the hosts, in order."""
+        return self._hosts
+
+    def __len__(self) -> int:
+        """Records in the file."""
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Record]:
+        """All of them."""
+        return iter(self._records)
 
 
-class Trace:
+class Trace(AnyTrace):
     """The records of a fabric, the oldest that are kept first."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = weakref.proxy(fabric)
+
+    @property
+    def hosts(self) -> list[str]:
+        """Names of the hosts, in order."""
+        return [device.name for device in self._fabric.devices]
 
     def __len__(self) -> int:
         """Records that there ever were."""
@@ -86,6 +152,11 @@ class Trace:
         """Writes a remark."""
         self._fabric._native.note(0, text)
 
+    def who_wrote(self, mr: MR, offset: int) -> list[tuple[Record, Record | None]]:
+        """Who wrote a byte of a region; see `writes_to`."""
+        device = next(d for d in self._fabric.devices if d._hca is mr._hca)
+        return self.writes_to(self._fabric.host_number(device), mr.addr + offset)
+
     def __iter__(self) -> Iterator[Record]:
         """All records that are kept."""
         yield from self.since(0)
@@ -96,17 +167,5 @@ class Trace:
         at = max(first, self.forgotten)
         while batch := native.records(at, _BATCH):
             at += len(batch)
-            for when, kind, host, qpn, packet, a, b, number, text, data, route in batch:
-                yield Record(
-                    when,
-                    What(kind),
-                    host - 1 if host else None,
-                    qpn,
-                    packet,
-                    a,
-                    b,
-                    number,
-                    text,
-                    data,
-                    route,
-                )
+            for when, kind, host, *rest in batch:
+                yield Record(when, What(kind), host - 1 if host else None, *rest)

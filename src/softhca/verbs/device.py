@@ -80,7 +80,14 @@ class Device(VerbsObject):
 
     kind = "device"
 
-    def __init__(self, hca: _adapter.Hca, *, name: str | None, seed: int | None) -> None:
+    def __init__(
+        self,
+        hca: _adapter.Hca,
+        *,
+        name: str | None,
+        seed: int | None,
+        world: World | None = None,
+    ) -> None:
         self._gid = GID(hca.gids[0])
         self.name = name if name is not None else f"softhca-{self._gid.ip}"
         self._random = random.Random(seed)
@@ -91,10 +98,10 @@ class Device(VerbsObject):
         self._cqs: weakref.WeakValueDictionary[int, CQ] = weakref.WeakValueDictionary()
         self._srqs: weakref.WeakValueDictionary[int, SRQ] = weakref.WeakValueDictionary()
         self._callback_crews: Crews | None = None
-        self._vectors = vector_count()
+        self._vectors = vector_count() if world is None else world.num_comp_vectors
         self._cq_pool = CQPool(self._vectors, self._alloc_shared_cq)
         self._vanished: list[Cqe] = []
-        self._world: World | None = None  # Of a simulated device: the fabric it is in.
+        self._world = world  # Of a simulated device: the fabric it is in.
         super().__init__(hca)
         _open_devices.add(self)
 

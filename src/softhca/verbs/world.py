@@ -11,6 +11,11 @@ E = TypeVar("E")
 class World(Protocol):
     """The fabric that a device is in; `softhca.testing.Fabric` makes devices that have one."""
 
+    @property
+    def num_comp_vectors(self) -> int:
+        """Completion vectors of its devices: the same on every machine."""
+        ...
+
     def wait(self, take: Callable[[], E | None], timeout: float | None, what: str) -> E:
         """Lets time pass until `take()` gives something, and returns it.
 

@@ -1,0 +1,130 @@
+"""Looking for the seed that fails: many runs, and a fault script that is no longer than it must."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from softhca.testing.errors import FabricError
+from softhca.testing.fabric import Fabric
+
+Test = Callable[[Fabric], object]
+
+# Runs that shrinking may take.
+_SHRINKING_RUNS = 400
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A run that failed.
+
+    Attributes:
+        seed: Of the fabric.
+        error: What the test raised.
+        strikes: Strikes of faults that it takes, by name and number of the match, from 1.
+        runs: Runs that it took to find, and to shrink.
+    """
+
+    seed: int
+    error: BaseException
+    strikes: tuple[tuple[str, int], ...]
+    runs: int
+
+    def __str__(self) -> str:
+        told = [f"seed {self.seed} fails: {type(self.error).__name__}: {self.error}"]
+        told += [f"  {name} strikes its match {number}" for name, number in self.strikes]
+        if not self.strikes:
+            told.append("  without any fault")
+        return "\n".join(told)
+
+
+class ExploreError(FabricError):
+    """A run failed. `finding` says which, and what it takes."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(str(finding))
+        self.finding = finding
+
+
+@dataclass
+class _Run:
+    error: BaseException | None
+    strikes: tuple[tuple[str, int], ...]
+
+
+def _run(test: Test, seed: int, jitter_ns: int, allowed: frozenset[tuple[str, int]] | None) -> _Run:
+    """Runs the test; with `allowed`, faults strike those matches only."""
+    error: BaseException | None = None
+    with Fabric(seed, jitter_ns=jitter_ns) as fabric:
+        fabric.faults.allowed = allowed
+        try:
+            test(fabric)
+            fabric.check()
+        except Exception as failed:
+            error = failed
+        strikes = tuple(fabric.faults.strikes())
+    return _Run(error, strikes)
+
+
+def _same(one: BaseException, other: BaseException | None) -> bool:
+    return other is not None and type(one) is type(other)
+
+
+def _shrink(test: Test, seed: int, jitter_ns: int, found: _Run) -> tuple[_Run, int]:
+    """Takes strikes away, halves first, as long as the test fails in the same way."""
+    assert found.error is not None
+    runs = 0
+    kept = list(found.strikes)
+    best = found
+    size = max(1, len(kept) // 2)
+    while size >= 1 and kept and runs < _SHRINKING_RUNS:
+        at = 0
+        shrunk = False
+        while at < len(kept) and runs < _SHRINKING_RUNS:
+            fewer = kept[:at] + kept[at + size :]
+            tried = _run(test, seed, jitter_ns, frozenset(fewer))
+            runs += 1
+            if _same(found.error, tried.error):
+                # Fewer may have struck than were allowed to: the run has become a shorter one.
+                kept = [strike for strike in fewer if strike in tried.strikes]
+                best, shrunk = tried, True
+            else:
+                at += size
+        if not shrunk or size > 1:
+            if size == 1:
+                break
+            size //= 2
+    return _Run(best.error, tuple(kept)), runs
+
+
+def explore(test: Test, runs: int = 1000, *, seed: int = 1, jitter_ns: int | None = 5000) -> int:
+    """Runs a test on many fabrics until one fails.
+
+    Each run has a seed of its own, and with it other faults and another order of all that the
+    specification leaves open: which of several flows' packets comes first, and with it whose
+    driver runs, what is acknowledged together, and whether an event or a poll is earlier.
+
+    Args:
+        test: Called with a `Fabric` that has no hosts yet.
+        runs: How many.
+        seed: The first one.
+        jitter_ns: Packets of different flows overtake each other within this time, in every second
+            run; None or 0 for never.
+
+    Returns:
+        How many runs there were, all of which passed.
+
+    Raises:
+        ExploreError: When a run fails; shrunk to the strikes of faults that it takes.
+    """
+    for count, number in enumerate(itertools.islice(itertools.count(seed), runs), 1):
+        jitter = jitter_ns if jitter_ns and number % 2 == 0 else 0
+        found = _run(test, number, jitter, None)
+        if found.error is None:
+            continue
+        shrunk, more = _shrink(test, number, jitter, found)
+        assert shrunk.error is not None
+        finding = Finding(number, shrunk.error, shrunk.strikes, count + more)
+        raise ExploreError(finding) from shrunk.error
+    return runs

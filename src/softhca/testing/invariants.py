@@ -1,0 +1,235 @@
+"""What must hold in every run, whatever is lost: checked against the trace.
+
+The checker reads records alone. It does not ask the adapters, whose mistakes it is to find.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from softhca import _adapter
+from softhca.testing.errors import FabricError
+from softhca.testing.record import DESTROYED, RECEIVE, SIGNALED, Record, What
+from softhca.testing.record_text import record_text
+from softhca.verbs.enums import QPState, WcStatus
+
+_PSNS = 1 << 24
+_FLUSH = int(WcStatus.WR_FLUSH_ERR)
+# Opcodes of reliable connections that a responder answers, and answers.
+_ACKNOWLEDGES = {0x11, 0x12}
+_ATOMICS = {0x13, 0x14}
+_WRITES = range(0x06, 0x0C)
+_ENDS_A_RECEIVE = {0x02, 0x03, 0x04, 0x05, 0x09, 0x0B, 0x16, 0x17}
+
+
+class InvariantError(FabricError):
+    """The transport broke a rule that no fault excuses."""
+
+
+def _is_rc(opcode: int) -> bool:
+    return opcode < 0x20
+
+
+def _behind(psn: int, other: int) -> bool:
+    """True if a PSN is before another one, in a window of half of them."""
+    return psn != other and (other - psn) % _PSNS < _PSNS // 2
+
+
+@dataclass
+class _Packet:
+    opcode: int
+    psn: int
+    payload: bytes
+
+
+@dataclass
+class _Side:
+    """One queue pair, since it last left RESET."""
+
+    sends: deque[tuple[int, bool]] = field(default_factory=deque)
+    receives: deque[int] = field(default_factory=deque)
+    takes_receives: bool = False
+    in_error: bool = False
+    send_failed: bool = False
+    arrived: set[int] = field(default_factory=set)
+    placed: set[int] = field(default_factory=set)
+    executed: dict[int, int] = field(default_factory=dict)  # Atomics: packet by PSN.
+    last_receive: int | None = None
+    payloads: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class Invariants:
+    """Checks records one by one; `violations` says what is wrong.
+
+    Attributes:
+        violations: In the order in which they were found.
+    """
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self._sides: dict[tuple[int, int], _Side] = {}
+        self._destroyed: set[tuple[int, int]] = set()
+        self._packets: dict[int, _Packet] = {}
+        self._delivered_before: set[int] = set()
+        self._written: dict[int, bytes] = {}
+
+    def check(self, records: Iterable[Record]) -> None:
+        """Looks at records, which follow those it has seen."""
+        for record in records:
+            match record.what:
+                case What.SENT:
+                    self._sent(record)
+                case What.DELIVERED:
+                    self._delivered(record)
+                case What.POST:
+                    self._posted(record)
+                case What.COMPLETION:
+                    self._completed(record)
+                case What.STATE:
+                    self._changed(record)
+                case What.WRITE:
+                    self._wrote(record)
+
+    def _wrong(self, record: Record, rule: str) -> None:
+        self.violations.append(
+            f"{record.at_ns} ns, host {record.host}, qp {record.qpn:#x}: {rule} "
+            f"(packet {record.packet}: {record_text(record)})"
+        )
+
+    def _side(self, record: Record) -> _Side:
+        return self._sides.setdefault((record.host or 0, record.qpn), _Side())
+
+    # --- packets
+
+    def _sent(self, record: Record) -> None:
+        decoded = _adapter.Packet.decode(record.data)
+        packet = _Packet(decoded.opcode, decoded.psn, decoded.payload)
+        self._packets[record.packet] = packet
+        if record.b == 2 or not _is_rc(packet.opcode):
+            return
+        side = self._sides.get((record.host or 0, record.qpn))
+        if packet.opcode in _ACKNOWLEDGES and decoded.syndrome >> 5 == 0 and side is not None:
+            self._acknowledged(record, side, packet.psn)
+
+    def _acknowledged(self, record: Record, side: _Side, psn: int) -> None:
+        if side.arrived and psn not in side.arrived:
+            self._wrong(record, f"acknowledges PSN {psn}, which has not arrived")
+        elif psn in side.payloads and psn not in side.placed:
+            self._wrong(record, f"acknowledges PSN {psn} before its data are in memory")
+
+    def _delivered(self, record: Record) -> None:
+        packet = self._packets.get(record.packet)
+        written = self._written.pop(record.packet, b"")
+        if packet is None or not _is_rc(packet.opcode) or record.text:
+            return
+        if packet.opcode in _ACKNOWLEDGES or 0x0D <= packet.opcode <= 0x10:
+            return
+        side = self._side(record)
+        psn = packet.psn
+        again = psn in side.arrived and psn in side.placed
+        if record.packet not in self._delivered_before:  # Else it is doubled, perhaps long ago.
+            side.arrived.add(psn)
+        self._delivered_before.add(record.packet)
+        if packet.opcode in _WRITES and packet.payload:
+            side.payloads[psn] = (packet.opcode, len(packet.payload))
+            if written and written != packet.payload:
+                self._wrong(record, "writes other bytes than the packet carries")
+            if written and again:
+                self._wrong(record, f"executes PSN {psn} a second time")
+            if written:
+                side.placed.add(psn)
+        elif packet.opcode in _ATOMICS and written:
+            if psn in side.executed:
+                self._wrong(record, f"executes the atomic of PSN {psn} a second time")
+            side.executed[psn] = record.packet
+
+    def _wrote(self, record: Record) -> None:
+        if record.packet:
+            self._written[record.packet] = self._written.get(record.packet, b"") + record.after
+
+    # --- work requests
+
+    def _posted(self, record: Record) -> None:
+        if self._gone(record):
+            return
+        side = self._side(record)
+        if record.b & RECEIVE:
+            side.receives.append(record.a)
+            side.takes_receives = True
+        else:
+            side.sends.append((record.a, bool(record.b & SIGNALED)))
+
+    def _gone(self, record: Record) -> bool:
+        if (record.host or 0, record.qpn) not in self._destroyed:
+            return False
+        self._wrong(record, "happens to a queue pair that was destroyed")
+        return True
+
+    def _completed(self, record: Record) -> None:
+        if self._gone(record):
+            return
+        side = self._side(record)
+        status = record.b & 255
+        if side.in_error and status == 0:
+            self._wrong(record, "completes with success after the queue pair went to ERR")
+        if record.b & RECEIVE:
+            self._receive_completed(record, side, status)
+        else:
+            self._send_completed(record, side, status)
+
+    def _send_completed(self, record: Record, side: _Side, status: int) -> None:
+        if side.send_failed and status == 0:
+            self._wrong(record, "completes with success behind a work request that failed")
+        if status not in (0, _FLUSH):
+            side.send_failed = True
+        while side.sends:
+            wr_id, signaled = side.sends.popleft()
+            if wr_id == record.a and (signaled or status != 0):
+                return
+            if signaled or status == _FLUSH:
+                break
+        self._wrong(record, "completes out of the order of posting, or what was never posted")
+
+    def _receive_completed(self, record: Record, side: _Side, status: int) -> None:
+        if side.takes_receives and (not side.receives or side.receives.popleft() != record.a):
+            self._wrong(record, "completes a receive out of the order of posting")
+        packet = self._packets.get(record.packet)
+        if status != 0 or packet is None or not _is_rc(packet.opcode):
+            return
+        if packet.opcode not in _ENDS_A_RECEIVE:
+            self._wrong(record, "completes a receive in the middle of a message")
+        elif side.last_receive is not None and not _behind(side.last_receive, packet.psn):
+            self._wrong(record, f"delivers the message of PSN {packet.psn} a second time")
+        side.last_receive = packet.psn
+
+    def _changed(self, record: Record) -> None:
+        where = (record.host or 0, record.qpn)
+        if record.b == DESTROYED:
+            self._sides.pop(where, None)
+            self._destroyed.add(where)
+            return
+        if record.a == QPState.RESET:
+            self._destroyed.discard(where)
+        side = self._side(record)
+        if record.b == QPState.RESET:
+            self._sides[where] = _Side()
+        elif record.b == QPState.ERR:
+            side.in_error = True
+        elif record.b == QPState.RTS:
+            side.in_error = side.send_failed = False
+
+
+def check_invariants(records: Iterable[Record]) -> None:
+    """Checks a whole trace.
+
+    Raises:
+        InvariantError: With all that is wrong.
+    """
+    checker = Invariants()
+    checker.check(records)
+    if checker.violations:
+        more = len(checker.violations) - 10
+        lines = checker.violations[:10] + ([f"and {more} more"] if more > 0 else [])
+        raise InvariantError("\n".join(lines))

@@ -1,0 +1,112 @@
+"""Two hosts that are connected, for tests that want to begin with the interesting part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from softhca.verbs.device import Device
+from softhca.verbs.enums import NotifyFlags, QPType
+from softhca.verbs.lifetime import VerbsObject
+from softhca.verbs.wc import WC
+
+if TYPE_CHECKING:
+    from softhca.testing.fabric import Fabric
+
+_ARM = NotifyFlags.NEXT_COMP | NotifyFlags.REPORT_MISSED_EVENTS
+
+
+class End:
+    """One host of a pair.
+
+    Attributes:
+        device: Its device.
+        pd: A protection domain.
+        channel: The completion channel of the queue.
+        cq: A completion queue, for sends and receives.
+        qp: The queue pair, connected.
+        buffer: A bytearray.
+        mr: The buffer, registered.
+    """
+
+    def __init__(self, device: Device, buffer_bytes: int, **options: Any) -> None:
+        self.device = device
+        self.pd = device.alloc_pd()
+        self.channel = device.create_comp_channel()
+        self.cq = device.create_cq(1024, channel=self.channel)
+        options.setdefault("max_send_wr", 256)
+        options.setdefault("max_recv_wr", 256)
+        qp_type = options.pop("qp_type", QPType.RC)
+        self.qp = self.pd.create_qp(qp_type, send_cq=self.cq, recv_cq=self.cq, **options)
+        self.buffer = bytearray(buffer_bytes)
+        self.mr = self.pd.reg_mr(self.buffer)
+
+    @property
+    def objects(self) -> list[VerbsObject]:
+        """What was made for it."""
+        return [self.pd, self.channel, self.cq, self.qp, self.mr]
+
+    def next(self, timeout: float | None = None) -> WC:
+        """Waits for a completion, asleep until there is one.
+
+        Raises:
+            TimeoutError: If there is none within so many seconds of virtual time.
+        """
+        while True:
+            wcs = self.device.adapter.poll_cq(self.cq.handle, 1, WC, progress=False)
+            if wcs:
+                return wcs[0]
+            if self.cq.req_notify(_ARM) > 0:
+                continue
+            self.channel.get_event(timeout)
+            self.cq.ack_events()
+
+
+class Pair:
+    """Two hosts with a connected queue pair each.
+
+    Attributes:
+        fabric: Theirs.
+        a: One end.
+        b: The other.
+    """
+
+    def __init__(self, fabric: Fabric, buffer_bytes: int = 1 << 16, **attributes: Any) -> None:
+        """Makes hosts and connects them.
+
+        Args:
+            fabric: Where.
+            buffer_bytes: Bytes of each end's buffer.
+            attributes: Of the connection, as for `qp.connect`.
+        """
+        self.fabric = fabric
+        fabric.keep(self)
+        self.a, self.b = (End(device, buffer_bytes) for device in fabric.hosts(2))
+        self.a.qp.connect(self.b.qp.info(), **attributes)
+        self.b.qp.connect(self.a.qp.info(), **attributes)
+
+    @property
+    def objects(self) -> list[VerbsObject]:
+        """What was made for it."""
+        return self.a.objects + self.b.objects
+
+
+def open_objects(fabric: Fabric, besides: list[VerbsObject] | None = None) -> list[str]:
+    """Names what programs left open on the devices of a fabric.
+
+    Args:
+        fabric: Whose devices.
+        besides: What is not theirs.
+    """
+    known = {id(one) for one in besides or ()}
+    found: list[str] = []
+
+    def look(parent: VerbsObject, device: Device) -> None:
+        for child in parent._live_children():
+            text = f"{child!r} of {device.name}"
+            if id(child) not in known and not child.closed and text not in found:
+                found.append(text)
+            look(child, device)
+
+    for device in fabric.devices:
+        look(device, device)
+    return found

@@ -1,0 +1,95 @@
+"""A record of a trace as words."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import IntEnum
+
+from softhca import _adapter
+from softhca.testing.record import RECEIVE, SIGNALED, Record, What
+from softhca.verbs.enums import EventType, QPState, WcStatus
+
+# ibv_wr_opcode, by value.
+_OPCODES = {
+    0: "RDMA_WRITE",
+    1: "RDMA_WRITE_WITH_IMM",
+    2: "SEND",
+    3: "SEND_WITH_IMM",
+    4: "RDMA_READ",
+    5: "ATOMIC_CMP_AND_SWP",
+    6: "ATOMIC_FETCH_AND_ADD",
+    7: "LOCAL_INV",
+    8: "BIND_MW",
+    9: "SEND_WITH_INV",
+}
+
+
+def _name(kind: type[IntEnum], value: int) -> str:
+    with suppress(ValueError):
+        return kind(value).name
+    return str(value)
+
+
+def opcode_of(record: Record) -> str:
+    """Opcode of a packet that was sent."""
+    return _adapter.opcode_name(record.data[0]) if record.data else "?"
+
+
+def psn_of(record: Record) -> int:
+    """PSN of a packet that was sent."""
+    return int.from_bytes(record.data[9:12], "big")
+
+
+def destination_qpn(record: Record) -> int:
+    """Queue pair that a packet goes to."""
+    return int.from_bytes(record.data[5:8], "big")
+
+
+def packet_text(record: Record) -> str:
+    """A packet that was sent: opcode, PSN, and what acknowledges say."""
+    text = f"{opcode_of(record).removeprefix('RC_')} psn {psn_of(record)}"
+    info = _adapter.Packet.decode(record.data)
+    if "AETH" in info.headers:
+        kind = {0: "", 1: " RNR NAK", 3: " NAK"}.get(info.syndrome >> 5, "")
+        text += f"{kind} {info.syndrome & 31}" if kind else ""
+    if info.payload:
+        text += f" +{len(info.payload)}"
+    if record.b == 1:
+        text += " again"
+    elif record.b == 2:
+        text += " made by a fault"
+    return text
+
+
+def record_text(record: Record) -> str:
+    """What happened, in words; who and when are told elsewhere."""
+    match record.what:
+        case What.SENT:
+            return f"sends {packet_text(record)}"
+        case What.DELIVERED:
+            return f"drops packet {record.packet}: {record.text}" if record.text else "takes it"
+        case What.LOST:
+            return f"lost: {record.text}"
+        case What.FAULT:
+            return f"fault: {record.text}"
+        case What.POST:
+            if record.b & RECEIVE:
+                return f"post_recv wr {record.a:#x} of {record.number} bytes"
+            signaled = "" if record.b & SIGNALED else ", unsignaled"
+            opcode = _OPCODES.get(record.b & 255, str(record.b & 255))
+            return f"post_send {opcode} wr {record.a:#x} of {record.number} bytes{signaled}"
+        case What.COMPLETION:
+            side = "receive" if record.b & RECEIVE else "send"
+            status = _name(WcStatus, record.b & 255)
+            return f"completes {side} wr {record.a:#x}: {status}, {record.number} bytes"
+        case What.STATE:
+            if record.b == 255:
+                return "destroyed"
+            return f"{_name(QPState, record.a)} to {_name(QPState, record.b)}"
+        case What.WRITE:
+            length = len(record.data) // 2
+            return f"memory {record.a:#x} of key {record.number:#x}: {length} bytes change"
+        case What.EVENT:
+            return f"event {_name(EventType, record.b)}"
+        case What.NOTE:
+            return record.text

@@ -1,0 +1,56 @@
+"""Exploration: the first seed that fails, and what it takes."""
+
+from __future__ import annotations
+
+import pytest
+
+import softhca as hca
+from softhca.testing import ExploreError, Fabric, explore
+
+from .ends import pair
+
+
+def survives(fabric: Fabric) -> None:
+    a, b = pair(fabric, timeout=8)
+    fabric.faults.drop(probability=0.1)
+    for _ in range(4):
+        a.qp.post_send(hca.Write(a.mr[:9000], remote=b.mr.remote(), signaled=True))
+        assert a.next().ok
+
+
+def test_a_test_that_passes() -> None:
+    assert explore(survives, runs=20) == 20
+
+
+def test_a_failure_is_shrunk_to_what_it_takes() -> None:
+    def fails(fabric: Fabric) -> None:
+        """Gives up when a WRITE is lost twice in a row: a retry count that is too low."""
+        a, b = pair(fabric, timeout=8, retry_cnt=1)
+        fabric.faults.drop(probability=0.15, name="loss")
+        fabric.faults.delay((0, 5000), probability=0.3, name="delay")
+        for _ in range(4):
+            a.qp.post_send(hca.Write(a.mr[:100], remote=b.mr.remote(), signaled=True))
+            assert a.next().ok
+
+    with pytest.raises(ExploreError) as raised:
+        explore(fails, runs=500)
+    finding = raised.value.finding
+    assert isinstance(finding.error, AssertionError)
+    # Two packets in a row, be it requests or acknowledgements, and no delay.
+    assert [name for name, _ in finding.strikes] == ["loss", "loss"]
+    assert "strikes its match" in str(finding)
+
+
+def test_jitter_changes_the_order_between_flows() -> None:
+    def order(seed: int, jitter_ns: int) -> list[int]:
+        with Fabric(seed, jitter_ns=jitter_ns) as fabric:
+            pairs = [pair(fabric) for _ in range(4)]
+            for a, b in pairs:
+                b.qp.post_recv(hca.Recv(b.mr[:8]))
+                a.qp.post_send(hca.Send(a.mr[:8]))
+            fabric.run_for(0.001)
+            times = [(b.cq.poll()[0].timestamp_ns, n) for n, (_, b) in enumerate(pairs)]
+            return [n for _, n in sorted(times)]
+
+    assert {tuple(order(seed, 0)) for seed in range(5)} == {(0, 1, 2, 3)}
+    assert len({tuple(order(seed, 5000)) for seed in range(5)}) > 1

@@ -1,0 +1,112 @@
+"""The pytest plugin, by tests of users that it runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import pytest
+import softhca as hca
+
+def test_pair(rdma_pair):
+    a, b = rdma_pair.a, rdma_pair.b
+    a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+    assert a.next().ok
+
+@pytest.mark.rdma(loss=0.1, runs=3)
+def test_loss(rdma_pair, rdma_seed):
+    a, b = rdma_pair.a, rdma_pair.b
+    a.qp.post_send(hca.Write(a.mr[:], remote=b.mr.remote(), signaled=True))
+    assert a.next().ok
+
+def test_device(rdma_device):
+    with rdma_device.alloc_pd():
+        pass
+
+def test_fails(rdma_pair):
+    a, b = rdma_pair.a, rdma_pair.b
+    a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+    assert a.next().ok
+    assert False
+
+def test_leaks(rdma_device):
+    test_leaks.kept = rdma_device.alloc_pd()
+
+@pytest.mark.rdma(leaks=False)
+def test_may_leak(rdma_device):
+    test_may_leak.kept = rdma_device.alloc_pd()
+
+def test_sometimes(rdma_fabric):
+    from softhca.testing import Pair
+    pair = Pair(rdma_fabric)
+    rdma_fabric.faults.drop(probability=0.2, opcode="RC_RDMA_WRITE_ONLY")
+    for n in range(10):
+        pair.a.qp.post_send(hca.Write(pair.a.mr[:5], remote=pair.b.mr.remote(), signaled=True))
+        assert pair.a.next().ok
+    lost = pair.a.device.counters.local_ack_timeout_err
+    for one in reversed(pair.objects):
+        one.close()
+    assert lost < 2
+"""
+
+
+def run(folder: Path, *words: str) -> str:
+    """Runs the tests above in a process of their own."""
+    (folder / "test_user.py").write_text(TESTS)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "-p", "softhca_pytest", "-q", *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def test_fixtures_and_marks(tmp_path: Path) -> None:
+    printed = run(tmp_path, "-k", "pair or loss or device or may_leak")
+    assert "6 passed" in printed, printed
+
+
+def test_a_failure_tells_its_seed_and_trace(tmp_path: Path) -> None:
+    printed = run(tmp_path, "-k", "test_fails")
+    assert "1 failed" in printed, printed
+    (seed,) = set(re.findall(r"--rdma-seed=(\d+)", printed))
+    assert "RDMA_WRITE_ONLY" in printed
+    for saved in re.findall(r"saved: (\S+)", printed):
+        assert Path(saved).stat().st_size > 0
+    again = run(tmp_path, "-k", "test_fails", f"--rdma-seed={seed}")
+    # The same seed gives the same trace, line by line.
+    ladder = re.compile(r"^ +\d+  .*$", re.M)
+    assert ladder.findall(again) == ladder.findall(printed)
+    assert ladder.findall(again)
+
+
+def test_leaks_are_named(tmp_path: Path) -> None:
+    printed = run(tmp_path, "-k", "test_leaks")
+    assert re.search(r"left open: <PD 1> of h1", printed), printed
+
+
+def test_explore_shrinks(tmp_path: Path) -> None:
+    printed = run(tmp_path, "-k", "test_sometimes", "--rdma-explore=200", "--rdma-seed=1")
+    assert re.search(r"seed \d+ fails: AssertionError", printed), printed
+    strikes = re.findall(r"E +drop #1 strikes its match (\d+)", printed)
+    assert len(strikes) == 2, printed
+
+
+@pytest.mark.parametrize("wrong", ["rdma(1)", "rdma(sed=1)"])
+def test_wrong_marks(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "test_wrong.py").write_text(
+        f"import pytest\n@pytest.mark.{wrong}\ndef test_it(rdma_fabric): pass\n"
+    )
+    printed = run(tmp_path, "test_wrong.py")
+    assert "the mark is rdma(" in printed
+
+
+def test_it_costs_nothing_unless_used() -> None:
+    code = "import softhca_pytest, sys; print('softhca' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "False\n"

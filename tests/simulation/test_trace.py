@@ -1,0 +1,190 @@
+"""Traces: what they tell, and the files they become."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import softhca as hca
+from softhca.testing import Fabric, SavedTrace, What
+from softhca.testing.record_text import record_text
+
+from .ends import End, pair
+
+
+def scene(fabric: Fabric) -> tuple[End, End]:
+    """A WRITE whose first packet is lost, and a SEND."""
+    a, b = pair(fabric)
+    fabric.faults.drop(opcode="RC_RDMA_WRITE_ONLY", nth=1, name="the first one")
+    a.buffer[:4] = b"abcd"
+    a.qp.post_send(hca.Write(a.mr[:4], remote=b.mr.remote()[100:104], wr_id=7, signaled=True))
+    assert a.next().ok
+    b.qp.post_recv(hca.Recv(b.mr[:10], wr_id=9))
+    a.qp.post_send(hca.Send(a.mr[:3], wr_id=8, signaled=True))
+    assert b.next().ok
+    assert a.next().ok
+    return a, b
+
+
+def test_everything_is_recorded() -> None:
+    with Fabric() as fabric:
+        kept = scene(fabric)
+        assert kept
+        kinds = {record.what for record in fabric.trace}
+        told = [record_text(r) for r in fabric.trace]
+    assert kinds == set(What) - {What.EVENT, What.NOTE} or kinds == set(What) - {What.NOTE}
+    assert "post_send RDMA_WRITE wr 0x7 of 4 bytes" in told
+    assert "completes send wr 0x7: SUCCESS, 0 bytes" in told
+    assert "post_recv wr 0x9 of 10 bytes" in told
+    assert "RTR to RTS" in told
+    assert "fault: the first one" in told
+
+
+def test_who_wrote_this_byte() -> None:
+    with Fabric() as fabric:
+        a, b = scene(fabric)
+        ((write, packet),) = fabric.trace.who_wrote(b.mr, 102)
+        assert (write.before, write.after) == (bytes(4), b"abcd")
+        assert packet is not None
+        assert packet.host == 0
+        assert packet.a == 7
+        assert packet.b == 1  # The first was lost.
+        assert fabric.trace.who_wrote(b.mr, 104) == []
+        assert fabric.trace.who_wrote(a.mr, 102) == []
+
+
+def test_atomics_and_reads_are_writes_too() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        a.qp.post_send(hca.FetchAdd(a.mr[:8], remote=b.mr.remote()[:8], add=5, signaled=True))
+        assert a.next().ok
+        ((there, _),) = fabric.trace.who_wrote(b.mr, 0)
+        assert int.from_bytes(there.after, "little") == 5
+        ((here, response),) = fabric.trace.who_wrote(a.mr, 0)
+        assert here.after == bytes(8)
+        assert response is not None
+        assert response.host == 1
+
+
+def test_a_ladder_as_text() -> None:
+    with Fabric() as fabric:
+        kept = scene(fabric)
+        assert kept
+        text = fabric.trace.text()
+        first = text.splitlines()[0]
+        assert first.split() == ["ns", "h1", "h2"]
+        assert "RDMA_WRITE_ONLY" in text
+        assert "x fault" in text
+        assert "! fault: the first one" in text
+        assert len(fabric.trace.text(limit=3).splitlines()) == 5
+
+
+def test_a_ladder_as_a_page() -> None:
+    with Fabric() as fabric:
+        kept = scene(fabric)
+        assert kept
+        page = fabric.trace.html()
+        assert page.startswith("<!doctype html>")
+        assert page.count("<svg") == 1
+        assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
+        assert "and " in fabric.trace.svg(limit=3)
+
+
+def test_files_hold_the_same(tmp_path: Path) -> None:
+    with Fabric() as fabric:
+        ends = scene(fabric)
+        assert ends
+        kept = list(fabric.trace)
+        for suffix in ("trace", "html", "svg", "txt", "pcapng"):
+            fabric.trace.save(tmp_path / f"run.{suffix}")
+        text = fabric.trace.text()
+        with pytest.raises(hca.VerbsError, match="must end in"):
+            fabric.trace.save(tmp_path / "run.doc")
+    saved = SavedTrace(tmp_path / "run.trace")
+    assert saved.hosts == ["h1", "h2"]
+    assert len(saved) == len(kept)
+    for one, other in zip(saved, kept, strict=True):
+        assert (one.at_ns, one.what, one.host, one.a, one.data) == (
+            other.at_ns,
+            other.what,
+            other.host,
+            other.a,
+            other.data,
+        )
+    assert saved.text() == text
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "softhca", "trace", *words], capture_output=True, text=True
+    )
+
+
+def test_the_command(tmp_path: Path) -> None:
+    file = tmp_path / "run.trace"
+    with Fabric() as fabric:
+        _, b = scene(fabric)
+        fabric.trace.save(file)
+        address = b.mr.addr + 100
+    shown = command(str(file))
+    assert shown.returncode == 0
+    assert "RDMA_WRITE_ONLY" in shown.stdout
+    asked = command(str(file), "--who-wrote", "h2", hex(address))
+    assert "0x00 to 0x61, by h1 sends RDMA_WRITE_ONLY" in asked.stdout
+    assert json.loads(command(str(file), "--json").stdout)["hosts"] == ["h1", "h2"]
+    page = tmp_path / "run.html"
+    assert command(str(file), "--to", str(page)).returncode == 0
+    assert page.read_text().startswith("<!doctype html>")
+    dumped = tmp_path / "run.pcapng"
+    command(str(file), "--to", str(dumped))
+    checked = subprocess.run(
+        [sys.executable, "-m", "softhca", "dump", str(dumped)], capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    (tmp_path / "a.trace").write_bytes(b"nothing")
+    for name in ("a.trace", "none.trace"):
+        refused = command(str(tmp_path / name))
+        assert refused.returncode == 2
+        assert refused.stderr.startswith("softhca trace: ")
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="needs tshark")
+def test_tshark_shows_comments(tmp_path: Path) -> None:
+    with Fabric() as fabric:
+        kept = scene(fabric)
+        assert kept
+        fabric.trace.save(tmp_path / "run.pcapng")
+    shown = subprocess.run(
+        ["tshark", "-r", str(tmp_path / "run.pcapng"), "-T", "fields", "-e", "frame.comment"],
+        capture_output=True,
+        text=True,
+    )
+    assert "fault: the first one; lost: fault" in shown.stdout
+
+
+def test_stepping_back_to_a_point() -> None:
+    with Fabric() as fabric:
+        kept = scene(fabric)
+        assert kept
+        last = len(fabric.trace)
+        when = fabric.now_ns
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.faults.drop(opcode="RC_RDMA_WRITE_ONLY", nth=1, name="the first one")
+        a.qp.post_send(hca.Write(a.mr[:4], remote=b.mr.remote()[100:104], signaled=True))
+        steps = 0
+        while fabric.step():
+            steps += 1
+        assert steps >= 3
+        assert not fabric.step()
+    assert last > 10
+    assert when > 0
