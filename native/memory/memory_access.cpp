@@ -103,12 +103,11 @@ AccessFault MemoryTable::walk(std::uint32_t pd, std::span<const Sge> sges, std::
       return fault;
     }
     const std::uint64_t from = sge.address + offset;
-    const bool moved = for_each_run(sge.lkey, from, step,
-                                    [&](AddressSpace& space, std::uint64_t at, std::uint64_t before,
-                                        std::uint64_t run) {
-                                      return move(space, at, done + before, run, sge.lkey,
-                                                  from + before);
-                                    });
+    const bool moved = for_each_run(
+        sge.lkey, from, step,
+        [&](AddressSpace& space, std::uint64_t at, std::uint64_t before, std::uint64_t run) {
+          return move(space, at, done + before, run, sge.lkey, from + before);
+        });
     if (!moved) {
       return {Reason::MEMORY_GONE, sge.lkey, sge.address + offset, step};
     }
@@ -123,9 +122,10 @@ AccessFault MemoryTable::walk(std::uint32_t pd, std::span<const Sge> sges, std::
 
 AccessFault MemoryTable::gather(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                                 ByteSpan out) {
-  return walk(pd, sges, offset, out.size(), 0,
-              [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step,
-                  std::uint32_t, std::uint64_t) { return space.copy_in(at, out.subspan(done, step)); });
+  return walk(
+      pd, sges, offset, out.size(), 0,
+      [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step,
+          std::uint32_t, std::uint64_t) { return space.copy_in(at, out.subspan(done, step)); });
 }
 
 bool MemoryTable::put(AddressSpace& space, std::uint64_t at, ByteView from, std::uint32_t key,

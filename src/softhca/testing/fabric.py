@@ -145,9 +145,7 @@ class Fabric:
             raise VerbsError(errno.EADDRINUSE, "gid", address, "is another host's")
         hca = simulated_hca(address, seed=seed, **options)
         self._native.add_host(hca)
-        device = Device(
-            hca, name=name or f"h{number + 1}", seed=seed, world=_World(self, number)
-        )
+        device = Device(hca, name=name or f"h{number + 1}", seed=seed, world=_World(self, number))
         self.devices.append(device)
         fabric = weakref.ref(self)  # The adapter must not keep what keeps it.
 

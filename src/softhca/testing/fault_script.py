@@ -12,6 +12,7 @@ from softhca._adapter import CorruptPart, FaultAction
 from softhca.testing.fault_match import Match, address_of, opcodes_of, rule_of
 from softhca.testing.fault_packet import FaultPacket
 from softhca.testing.links import link_number
+from softhca.testing.resource_faults import ResourceFaults
 from softhca.verbs.checks import unsigned
 from softhca.verbs.errors import VerbsError
 
@@ -257,12 +258,12 @@ def _demand_payload(opcode: Any) -> None:
         raise VerbsError(errno.EINVAL, "opcode", opcode, "carries no payload: can match nothing")
 
 
-class FabricFaults(PacketFaults):
-    """Faults of a fabric: those of packets, and of what answers them."""
+class FabricFaults(PacketFaults, ResourceFaults):
+    """Faults of a fabric: of packets, of what answers them, and of the hosts."""
 
     def __init__(self, fabric: Fabric) -> None:
         super().__init__(fabric, fabric.seed)
-        self._fabric = weakref.proxy(fabric)
+        self._fabric: Fabric = weakref.proxy(fabric)
 
     def _now_ns(self) -> int:
         return int(self._fabric.now_ns)

@@ -19,6 +19,8 @@ _PSNS = 1 << 24
 _FLUSH = int(WcStatus.WR_FLUSH_ERR)
 # Opcodes of reliable connections that a responder answers, and answers.
 _ACKNOWLEDGES = {0x11, 0x12}
+_ANSWERS = {0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x12}
+_SEQUENCE_NAK = 0x60
 _ATOMICS = {0x13, 0x14}
 _WRITES = range(0x06, 0x0C)
 _ENDS_A_RECEIVE = {0x02, 0x03, 0x04, 0x05, 0x09, 0x0B, 0x16, 0x17}
@@ -42,6 +44,7 @@ class _Packet:
     opcode: int
     psn: int
     payload: bytes
+    rnr_ns: int  # How long an RNR NAK asks to wait.
 
 
 @dataclass
@@ -57,6 +60,9 @@ class _Side:
     placed: set[int] = field(default_factory=set)
     executed: dict[int, int] = field(default_factory=dict)  # Atomics: packet by PSN.
     last_receive: int | None = None
+    complained: set[int] = field(default_factory=set)  # Sequence NAKs.
+    silent_until_ns: int = 0
+    last_request: int = -1
     payloads: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -105,13 +111,25 @@ class Invariants:
 
     def _sent(self, record: Record) -> None:
         decoded = _adapter.Packet.decode(record.data)
-        packet = _Packet(decoded.opcode, decoded.psn, decoded.payload)
+        syndrome = decoded.syndrome
+        rnr_ns = _adapter.rnr_delay_ns(syndrome & 31) if syndrome >> 5 == 1 else 0
+        packet = _Packet(decoded.opcode, decoded.psn, decoded.payload, rnr_ns)
         self._packets[record.packet] = packet
         if record.b == 2 or not _is_rc(packet.opcode):
             return
         side = self._sides.get((record.host or 0, record.qpn))
-        if packet.opcode in _ACKNOWLEDGES and decoded.syndrome >> 5 == 0 and side is not None:
+        if side is None:
+            return
+        if packet.opcode in _ACKNOWLEDGES and syndrome >> 5 == 0:
             self._acknowledged(record, side, packet.psn)
+        elif packet.opcode in _ACKNOWLEDGES and syndrome == _SEQUENCE_NAK:
+            if packet.psn in side.complained:
+                self._wrong(record, f"complains of PSN {packet.psn} a second time")
+            side.complained.add(packet.psn)
+        elif packet.opcode not in _ANSWERS and record.at_ns < side.silent_until_ns:
+            self._wrong(record, "sends again before the time that the peer asked for is over")
+        if packet.opcode not in _ANSWERS:
+            side.last_request = packet.psn
 
     def _acknowledged(self, record: Record, side: _Side, psn: int) -> None:
         if side.arrived and psn not in side.arrived:
@@ -124,7 +142,9 @@ class Invariants:
         written = self._written.pop(record.packet, b"")
         if packet is None or not _is_rc(packet.opcode) or record.text:
             return
-        if packet.opcode in _ACKNOWLEDGES or 0x0D <= packet.opcode <= 0x10:
+        if packet.opcode in _ACKNOWLEDGES and packet.rnr_ns:
+            self._told_to_wait(record, packet)
+        if packet.opcode in _ANSWERS:
             return
         side = self._side(record)
         psn = packet.psn
@@ -144,6 +164,13 @@ class Invariants:
             if psn in side.executed:
                 self._wrong(record, f"executes the atomic of PSN {psn} a second time")
             side.executed[psn] = record.packet
+
+    def _told_to_wait(self, record: Record, packet: _Packet) -> None:
+        side = self._side(record)
+        # Of several such NAKs the first counts: others answer what was under way with it. One of
+        # an earlier packet, which has been acknowledged since, is old news.
+        if record.at_ns >= side.silent_until_ns and packet.psn == side.last_request:
+            side.silent_until_ns = record.at_ns + packet.rnr_ns
 
     def _wrote(self, record: Record) -> None:
         if record.packet:

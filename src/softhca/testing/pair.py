@@ -45,6 +45,10 @@ class End:
         """What was made for it."""
         return [self.pd, self.channel, self.cq, self.qp, self.mr]
 
+    def poll(self, count: int = 16) -> list[WC]:
+        """Takes completions that are there; lets no time pass, as `cq.poll` does."""
+        return self.device.adapter.poll_cq(self.cq.handle, count, WC, progress=False)
+
     def next(self, timeout: float | None = None) -> WC:
         """Waits for a completion, asleep until there is one.
 
@@ -52,8 +56,7 @@ class End:
             TimeoutError: If there is none within so many seconds of virtual time.
         """
         while True:
-            wcs = self.device.adapter.poll_cq(self.cq.handle, 1, WC, progress=False)
-            if wcs:
+            if wcs := self.poll(1):
                 return wcs[0]
             if self.cq.req_notify(_ARM) > 0:
                 continue
@@ -70,17 +73,27 @@ class Pair:
         b: The other.
     """
 
-    def __init__(self, fabric: Fabric, buffer_bytes: int = 1 << 16, **attributes: Any) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        buffer_bytes: int = 1 << 16,
+        *,
+        retry_early: bool = True,
+        **attributes: Any,
+    ) -> None:
         """Makes hosts and connects them.
 
         Args:
             fabric: Where.
             buffer_bytes: Bytes of each end's buffer.
+            retry_early: As for `open_simulated`.
             attributes: Of the connection, as for `qp.connect`.
         """
         self.fabric = fabric
         fabric.keep(self)
-        self.a, self.b = (End(device, buffer_bytes) for device in fabric.hosts(2))
+        self.a, self.b = (
+            End(device, buffer_bytes) for device in fabric.hosts(2, retry_early=retry_early)
+        )
         self.a.qp.connect(self.b.qp.info(), **attributes)
         self.b.qp.connect(self.a.qp.info(), **attributes)
 

@@ -50,6 +50,10 @@ def open_simulated(
     return Device(hca, name=name or f"simulated-{GID(gid).ip}", seed=seed)
 
 
+class SimulatedHca(_adapter.Hca):
+    """An adapter whose methods can be replaced one by one, which faults do."""
+
+
 def simulated_hca(
     gid: GIDLike,
     *,
@@ -62,7 +66,7 @@ def simulated_hca(
 ) -> _adapter.Hca:
     """The native adapter of a simulated device; see `open_simulated`."""
     address = GID(gid)
-    return _adapter.Hca(
+    return SimulatedHca(
         gids=[address.raw],
         seed=seed,
         active_mtu=mtu_code(mtu),

@@ -1,0 +1,199 @@
+"""Faults of an adapter itself: verbs that are refused, ports that go down, devices that fail."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from softhca.testing.trouble import fail_device, set_gid, set_port
+from softhca.verbs.checks import unsigned
+from softhca.verbs.enums import QPState
+from softhca.verbs.errors import VerbsError
+
+if TYPE_CHECKING:
+    from softhca.testing.fabric import Fabric
+    from softhca.verbs.device import Device
+    from softhca.verbs.gid import GIDLike
+    from softhca.verbs.qp import QP
+
+# Verbs by the names that programs know, and what the adapter calls them.
+VERBS = {
+    name: name
+    for name in (
+        "alloc_pd",
+        "dealloc_pd",
+        "reg_mr",
+        "dereg_mr",
+        "rereg_mr",
+        "alloc_mr",
+        "alloc_mw",
+        "dealloc_mw",
+        "bind_mw",
+        "create_cq",
+        "destroy_cq",
+        "resize_cq",
+        "create_ah",
+        "create_srq",
+        "modify_srq",
+        "create_qp",
+        "modify_qp",
+        "query_qp",
+        "destroy_qp",
+        "post_send",
+        "post_recv",
+        "post_srq_recv",
+        "poll_cq",
+        "alloc_xrcd",
+        "alloc_dm",
+    )
+} | {"req_notify": "req_notify_cq", "create_comp_channel": "create_channel"}
+
+
+class Refusal:
+    """A verb that is refused at some of its calls.
+
+    Attributes:
+        verb: Which.
+        calls: Calls until now, on the hosts it is about.
+        struck: How many of them were refused.
+    """
+
+    def __init__(self, verb: str, number: int, nth: frozenset[int] | None) -> None:
+        self.verb = verb
+        self.calls = 0
+        self.struck = 0
+        self._errno = number
+        self._nth = nth
+        self._undo: list[Callable[[], None]] = []
+
+    def _is_due(self) -> bool:
+        self.calls += 1
+        due = self._nth is None or self.calls in self._nth
+        self.struck += due
+        return due
+
+    def install(self, fabric: Fabric, device: Device) -> None:
+        """Stands between a device and its adapter."""
+        hca: Any = device.adapter
+        native = VERBS[self.verb]
+        behind = getattr(hca, native)
+
+        def refuse(*arguments: Any, **options: Any) -> Any:
+            if self._is_due():
+                name = errno.errorcode[self._errno]
+                told = f"fault: {self.verb} call {self.calls} refused with {name}"
+                fabric._native.note(fabric.host_number(device) + 1, told)
+                raise VerbsError(
+                    self._errno, self.verb, None, f"refused by a fault, call {self.calls}"
+                )
+            return behind(*arguments, **options)
+
+        setattr(hca, native, refuse)
+
+        def undo() -> None:
+            if getattr(hca, native, None) is refuse:
+                delattr(hca, native)
+                if getattr(hca, native) != behind:
+                    setattr(hca, native, behind)
+
+        self._undo.append(undo)
+
+    def remove(self) -> None:
+        """Ends it."""
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+
+    def __enter__(self) -> Refusal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<Refusal {self.verb}: {self.struck} of {self.calls} calls>"
+
+
+class ResourceFaults:
+    """Faults of hosts, for `fabric.faults`. Times are virtual; None is now."""
+
+    _fabric: Fabric
+
+    def refuse(
+        self,
+        verb: str,
+        error: int = errno.ENOMEM,
+        *,
+        nth: int | Iterable[int] | None = 1,
+        host: Device | None = None,
+    ) -> Refusal:
+        """Refuses a verb at its n-th call.
+
+        Args:
+            verb: Name of the verb: create_qp, reg_mr, post_send and so on.
+            error: What with.
+            nth: Which calls, from 1 and from now on; None for every one.
+            host: Whose; by default of all hosts that there are.
+
+        Raises:
+            VerbsError: EINVAL, for a verb or an error that there is not.
+        """
+        if verb not in VERBS:
+            raise VerbsError(errno.EINVAL, "verb", verb, f"must be one of {', '.join(VERBS)}")
+        if error not in errno.errorcode:
+            raise VerbsError(errno.EINVAL, "error", error, "must be an errno")
+        calls = None
+        if nth is not None:
+            numbers = [nth] if isinstance(nth, int) else list(nth)
+            calls = frozenset(unsigned("nth", number, 63) for number in numbers)
+            if not calls or 0 in calls:
+                raise VerbsError(errno.EINVAL, "nth", nth, "must be 1 or more: can strike nothing")
+        fabric = self._fabric
+        hosts = fabric.devices if host is None else [fabric.devices[fabric.host_number(host)]]
+        if not hosts:
+            raise VerbsError(errno.EINVAL, "host", None, "there is none yet: can strike nothing")
+        refusal = Refusal(verb, error, calls)
+        for device in hosts:
+            refusal.install(fabric, device)
+        return refusal
+
+    def _at(self, host: Device, at_ns: int | None, what: str, strike: Callable[[], object]) -> None:
+        fabric = self._fabric
+        number = fabric.host_number(host) + 1
+        native = fabric._native
+
+        def noted() -> None:
+            native.note(number, f"fault: {what}")
+            strike()
+
+        if at_ns is None:
+            noted()
+        else:
+            fabric.at(at_ns, noted)
+
+    def port_down(
+        self, host: Device, *, at_ns: int | None = None, for_ns: int | None = None
+    ) -> None:
+        """Takes a host's port down, for a time or for good."""
+        begin = self._fabric.now_ns if at_ns is None else at_ns
+        self._at(host, at_ns, "port down", lambda: set_port(host, active=False))
+        if for_ns is not None:
+            end = begin + unsigned("for_ns", for_ns, 62)
+            self._at(host, end, "port up", lambda: set_port(host, active=True))
+
+    def gid_change(
+        self, host: Device, gid: GIDLike | None, index: int = 0, *, at_ns: int | None = None
+    ) -> None:
+        """Replaces an entry of a host's GID table."""
+        self._at(host, at_ns, "GID change", lambda: set_gid(host, gid, index))
+
+    def device_fatal(self, host: Device, *, at_ns: int | None = None) -> None:
+        """Makes a host's device fail for good."""
+        self._at(host, at_ns, "device fatal", lambda: fail_device(host))
+
+    def reset(self, qp: QP, *, at_ns: int | None = None, to: QPState = QPState.RESET) -> None:
+        """Takes a queue pair to RESET, or to ERR, behind its program's back: a peer that died."""
+        if to not in (QPState.RESET, QPState.ERR):
+            raise VerbsError(errno.EINVAL, "to", to, "must be RESET or ERR")
+        self._at(qp.device, at_ns, f"{qp!r} to {to.name}", lambda: qp.modify(qp_state=to))

@@ -1,0 +1,89 @@
+"""The long check: seeds of random walks, and scenes about rules that walks seldom touch.
+
+Run it with `python -m simulation.long_check FIRST COUNT`, with tests/ on the path.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+
+import softhca as hca
+from softhca.testing import Fabric, Pair
+
+from .random_walk import walk
+
+
+def rnr_retries_are_restored(fabric: Fabric) -> None:
+    """Each message is met with as many RNR NAKs as are allowed; none is met with more."""
+    pair = Pair(fabric, rnr_retry=2)
+    a, b = pair.a, pair.b
+    for _ in range(4):
+        b.qp.post_recv(hca.Recv(b.mr[:100]))
+        with fabric.faults.rnr(tries=2, destination=b.device):
+            a.qp.post_send(hca.Send(a.mr[:5], signaled=True))
+            a.next().raise_for_status()
+
+
+def retries_are_restored(fabric: Fabric) -> None:
+    """Each message is lost as often as is allowed."""
+    pair = Pair(fabric, retry_early=False, timeout=8, retry_cnt=2)
+    a, b = pair.a, pair.b
+    for _ in range(4):
+        with fabric.faults.drop(source=a.device, times=2):
+            a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+            a.next().raise_for_status()
+
+
+def a_fence_waits(fabric: Fabric) -> None:
+    """What a READ finds is not what a fenced WRITE behind it leaves."""
+    pair = Pair(fabric)
+    a, b = pair.a, pair.b
+    size = 32_000
+    b.buffer[:size] = b"\x01" * size
+    a.buffer[size : 2 * size] = b"\x02" * size
+    a.qp.post_send(
+        [
+            hca.Read(a.mr[:size], remote=b.mr.remote()[:size], signaled=True),
+            hca.Write(
+                a.mr[size : 2 * size], remote=b.mr.remote()[:size], fence=True, signaled=True
+            ),
+        ]
+    )
+    for _ in range(2):
+        a.next().raise_for_status()
+    assert a.buffer[:size] == b"\x01" * size, "the WRITE overtook the READ"
+    assert b.buffer[:size] == b"\x02" * size
+
+
+SCENES: list[Callable[[Fabric], None]] = [
+    rnr_retries_are_restored,
+    retries_are_restored,
+    a_fence_waits,
+]
+
+
+def check(seed: int) -> None:
+    """One seed: a scene, and a walk."""
+    scene = SCENES[seed % len(SCENES)]
+    with Fabric(seed, gbps=10) as fabric:
+        scene(fabric)
+    walk(seed)
+
+
+def main() -> int:
+    first, count = int(sys.argv[1]), int(sys.argv[2])
+    for seed in range(first, first + count):
+        try:
+            check(seed)
+        except Exception as error:
+            traceback.print_exc(limit=-3)
+            print(f"seed {seed} fails: {type(error).__name__}: {error}".splitlines()[0], flush=True)
+            return 1
+    print(f"{count} seeds pass")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Random walks over verbs: new seeds on every run, and those that once failed.
+
+SOFTHCA_SEEDS in the environment says how many new ones; the long check takes tens of thousands.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from .random_walk import walk
+
+# Seeds that once failed, by what was wrong.
+CORPUS: list[int] = []
+
+SEEDS = int(os.environ.get("SOFTHCA_SEEDS", "30"))
+
+
+@pytest.mark.parametrize("seed", [*range(1, 11), *CORPUS])
+def test_known_seeds(seed: int) -> None:
+    assert walk(seed) > 10
+
+
+def test_new_seeds() -> None:
+    first = random.SystemRandom().randrange(1 << 40)
+    for seed in range(first, first + SEEDS):
+        print(f"seed {seed}")
+        walk(seed, steps=80)

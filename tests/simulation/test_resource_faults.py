@@ -1,0 +1,121 @@
+"""Verbs that are refused, and hosts that fail."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+import softhca as hca
+from softhca.testing import Fabric
+
+from .ends import pair
+
+
+def setup(device: hca.Device) -> str:
+    """A program with an error path: it must leave nothing behind."""
+    made: list[hca.PD | hca.CQ | hca.QP] = []
+    try:
+        pd = device.alloc_pd()
+        made.append(pd)
+        cq = device.create_cq(16)
+        made.append(cq)
+        for _ in range(3):
+            made.append(pd.create_qp(hca.QPType.RC, send_cq=cq, recv_cq=cq))
+        return "ready"
+    except hca.VerbsError as error:
+        return errno.errorcode[error.errno or 0]
+    finally:
+        for one in reversed(made):
+            one.close()
+
+
+@pytest.mark.parametrize(
+    ("verb", "nth", "outcome"),
+    [
+        ("alloc_pd", 1, "ENOMEM"),
+        ("create_cq", 1, "ENOMEM"),
+        ("create_qp", 1, "ENOMEM"),
+        ("create_qp", 3, "ENOMEM"),
+        ("create_qp", 4, "ready"),
+    ],
+)
+def test_the_nth_call_of_a_verb(verb: str, nth: int, outcome: str) -> None:
+    with Fabric() as fabric:
+        device = fabric.host()
+        with fabric.faults.refuse(verb, nth=nth) as refusal:
+            assert setup(device) == outcome
+            assert refusal.struck == (outcome == "ENOMEM")
+        assert setup(device) == "ready"
+        noted = [r.text for r in fabric.trace if r.text.startswith("fault")]
+        assert len(noted) == (outcome == "ENOMEM")
+
+
+def test_posting_is_refused() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.faults.refuse("post_send", errno.EAGAIN, nth=[2, 3], host=a.device)
+        wr = hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True)
+        a.qp.post_send(wr)
+        for _ in range(2):
+            with pytest.raises(hca.VerbsError, match="refused by a fault"):
+                a.qp.post_send(wr)
+        a.qp.post_send(wr)
+        assert a.next().ok
+        assert a.next().ok
+
+
+def test_refusals_that_can_strike_nothing() -> None:
+    with Fabric() as fabric:
+        with pytest.raises(hca.VerbsError, match="none yet"):
+            fabric.faults.refuse("create_qp")
+        fabric.host()
+        for verb, error, nth in (
+            ("create_pq", errno.ENOMEM, 1),
+            ("create_qp", 12345, 1),
+            ("create_qp", errno.ENOMEM, 0),
+            ("create_qp", errno.ENOMEM, []),
+        ):
+            with pytest.raises(hca.VerbsError) as raised:
+                fabric.faults.refuse(verb, error, nth=nth)  # type: ignore[arg-type]
+            assert raised.value.errno == errno.EINVAL
+
+
+def test_a_port_that_goes_down_for_a_while() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric, timeout=12)
+        fabric.faults.port_down(b.device, at_ns=500, for_ns=20_000_000)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        assert a.next().ok
+        assert fabric.now_ns > 20_000_000
+        kinds = []
+        while (event := b.device.poll_async_event()) is not None:
+            kinds.append(event.event_type)
+            event.ack()
+        assert hca.EventType.PORT_ACTIVE in kinds
+
+
+def test_a_device_that_fails() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric, timeout=8, retry_cnt=2)
+        fabric.faults.device_fatal(b.device, at_ns=100)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        assert a.next().status is hca.WcStatus.RETRY_EXC_ERR
+        with b.device.get_async_event() as event:
+            assert event.event_type is hca.EventType.DEVICE_FATAL
+
+
+def test_a_peer_that_resets() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric, timeout=8, retry_cnt=2)
+        fabric.faults.reset(b.qp, at_ns=10)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        assert a.next().status is hca.WcStatus.RETRY_EXC_ERR
+
+
+def test_a_gid_that_changes() -> None:
+    with Fabric() as fabric:
+        device = fabric.host()
+        fabric.faults.gid_change(device, "10.7.7.7")
+        with device.get_async_event() as event:
+            assert event.event_type is hca.EventType.GID_CHANGE
