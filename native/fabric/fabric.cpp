@@ -239,6 +239,7 @@ void Fabric::deliver(std::uint32_t number, std::uint32_t flight) {
     lose(flight, "the device is closed");
     return;
   }
+  if (faults_.answers() && answered(number, flight)) return;
   ++counters_.delivered;
   const Flight& packet = flights_[flight];
   {

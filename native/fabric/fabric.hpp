@@ -150,7 +150,9 @@ class Fabric {
   bool admit(Lane& lane, Flight& packet, std::uint64_t bytes);
   void pass_held(std::uint32_t lane);
   void lose(std::uint32_t flight, const char* why);
-  void answer(const Flight& request, std::uint8_t syndrome);
+  // The host does not see a request, for a rule answers it; true if so.
+  bool answered(std::uint32_t host, std::uint32_t flight);
+  void note_strikes(std::uint64_t packet);
   void send_cnp(const Flight& marked);
   void launch(std::uint32_t node, const Route& route, ByteView datagram, std::uint64_t delay_ns);
   void spread(std::uint32_t host, std::uint32_t flight);

@@ -122,6 +122,18 @@ void Fabric::pass_held(std::uint32_t lane) {
   }
 }
 
+void Fabric::note_strikes(std::uint64_t packet) {
+  for (const std::uint32_t struck : verdict_.struck) {
+    const FaultRule& rule = faults_.rule(struck);
+    trace_.add({.at_ns = now_ns(),
+                .packet = packet,
+                .b = struck,
+                .kind = RecordKind::FAULT,
+                .text = trace_.on() ? trace_.word(rule.name) : 0});
+    if (rule.action == FaultAction::TELL) told_.push_back(struck);
+  }
+}
+
 // False: the packet is gone, or scripted ones have taken its place.
 bool Fabric::judge(std::uint32_t lane, std::uint32_t flight) {
   verdict_.clear();
@@ -133,22 +145,13 @@ bool Fabric::judge(std::uint32_t lane, std::uint32_t flight) {
                   verdict_);
     flights_[flight].datagram = datagram;
   }
-  for (const std::uint32_t struck : verdict_.struck) {
-    const FaultRule& rule = faults_.rule(struck);
-    trace_.add({.at_ns = now_ns(),
-                .packet = flights_[flight].id,
-                .b = struck,
-                .kind = RecordKind::FAULT,
-                .text = trace_.on() ? trace_.word(rule.name) : 0});
-    if (rule.action == FaultAction::TELL) told_.push_back(struck);
-  }
+  note_strikes(flights_[flight].id);
   for (const std::uint64_t delay_ns : verdict_.copies)
     transmit(lane, copy_flight(flight), delay_ns);
   if (verdict_.marked) {
     flights_[flight].route.traffic_class |= kCongestionExperienced;
   }
   if (verdict_.cnp) send_cnp(flights_[flight]);
-  if (verdict_.answer >= 0) answer(flights_[flight], static_cast<std::uint8_t>(verdict_.answer));
   for (const ScriptedDatagram& one : verdict_.scripted) {
     if (one.bytes.size() > kMaxDatagramBytes) continue;
     const std::uint32_t copy = copy_flight(flight);
@@ -268,31 +271,41 @@ void Fabric::inject(const Route& route, ByteView datagram, std::uint64_t delay_n
          delay_ns);
 }
 
-void Fabric::answer(const Flight& request, std::uint8_t syndrome) {
-  const std::uint32_t responder = host_of(request.route.destination);
-  if (responder == Topology::kNone || *hosts_[responder].port.closed) return;
-  Host& host = hosts_[responder];
-  std::uint32_t peer_qpn = 0;
+bool Fabric::answered(std::uint32_t number, std::uint32_t flight) {
+  Host& host = hosts_[number];
+  const Flight& request = flights_[flight];
+  if (request.datagram.size() < kBthBytes + kIcrcBytes) return false;
+  const std::uint32_t psn = load_be24(&request.datagram[9]);
+  QpInit init;
+  Result<QpAttr> responder{QpAttr{}};
   {
-    // The packet may be in the middle of that very adapter's turn, when it talks to itself.
-    const std::unique_lock lock(*host.port.mutex, std::try_to_lock);
-    QpInit init;
-    const Result<QpAttr> found = host.port.adapter->query_qp(load_be24(&request.datagram[5]), init);
-    if (!found.ok()) return;
-    peer_qpn = found.value.dest_qp_num;
+    const std::lock_guard lock(*host.port.mutex);
+    responder = host.port.adapter->query_qp(load_be24(&request.datagram[5]), init);
   }
+  // A NAK acknowledges what is before it: only the request that is due can be refused.
+  if (!responder.ok() || responder.value.rq_psn != psn ||
+      !opcode_info(request.datagram[0]).has(kRequest)) {
+    return false;
+  }
+  verdict_.clear();
+  ByteSpan datagram = request.datagram;
+  faults_.judge(request.route, datagram, now_ns(), -1, true, verdict_, true);
+  note_strikes(request.id);
+  if (verdict_.answer < 0) return false;
   Packet nak;
   nak.bth.opcode = make_opcode(queue_pair_transport(request.datagram[0]), Operation::ACKNOWLEDGE);
-  nak.bth.destination_qpn = peer_qpn;
-  nak.bth.psn = load_be24(&request.datagram[9]);
+  nak.bth.destination_qpn = responder.value.dest_qp_num;
+  nak.bth.psn = psn;
   nak.bth.pkey = load_be16(&request.datagram[2]);
-  nak.aeth.syndrome = syndrome;
+  nak.aeth.syndrome = static_cast<std::uint8_t>(verdict_.answer);
   Route back = request.route;
   std::swap(back.source, back.destination);
   std::uint8_t bytes[64 + kIcrcBytes];
   const std::size_t headers = encode_headers(nak, {bytes, 64});
   append_icrc(back, {bytes, headers});
+  lose(flight, "answered by a fault");
   launch(host.node, back, {bytes, headers + kIcrcBytes}, 0);
+  return true;
 }
 
 void Fabric::send_cnp(const Flight& marked) {

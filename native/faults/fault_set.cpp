@@ -72,11 +72,14 @@ void FaultVerdict::clear() {
 std::uint32_t FaultSet::add(FaultRule rule) {
   entries_.push_back(std::make_unique<Entry>(std::move(rule)));
   ++active_;
+  if (entries_.back()->rule.action == FaultAction::ANSWER) ++answering_;
   return static_cast<std::uint32_t>(entries_.size() - 1);
 }
 
 void FaultSet::remove(std::uint32_t number) {
-  if (!std::exchange(entries_[number]->removed, true)) --active_;
+  if (std::exchange(entries_[number]->removed, true)) return;
+  --active_;
+  if (entries_[number]->rule.action == FaultAction::ANSWER) --answering_;
 }
 
 bool FaultSet::strikes(Entry& entry, const PacketSight& packet) {
@@ -144,11 +147,12 @@ bool FaultSet::apply(Entry& entry, const PacketSight& packet, ByteSpan& datagram
 }
 
 void FaultSet::judge(const Route& route, ByteSpan& datagram, std::uint64_t now_ns, int link,
-                     bool sending, FaultVerdict& verdict) {
+                     bool sending, FaultVerdict& verdict, bool arriving) {
   // Not a range: a predicate may add rules, which are asked from the next packet on.
   const std::size_t count = entries_.size();
   for (std::size_t i = 0; i < count && !verdict.dropped; ++i) {
     Entry& entry = *entries_[i];
+    if ((entry.rule.action == FaultAction::ANSWER) != arriving) continue;
     const PacketSight packet{route, datagram, now_ns, link, sending};
     if (!strikes(entry, packet) || !apply(entry, packet, datagram, verdict)) continue;
     ++entry.tally.struck;

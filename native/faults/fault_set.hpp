@@ -43,9 +43,13 @@ class FaultSet {
   }
   std::size_t size() const { return entries_.size(); }
 
+  // Some rule answers in the responder's place: ask it with `arriving`, when the responder would
+  // take the packet, and all others before.
+  bool answers() const { return answering_ != 0; }
+
   // `datagram` is changed in place, and its length with it. `link` as in PacketSight.
   void judge(const Route& route, ByteSpan& datagram, std::uint64_t now_ns, int link, bool sending,
-             FaultVerdict& verdict);
+             FaultVerdict& verdict, bool arriving = false);
 
  private:
   struct Entry {
@@ -64,6 +68,7 @@ class FaultSet {
   // Behind pointers: a predicate may add rules.
   std::vector<std::unique_ptr<Entry>> entries_;
   std::size_t active_ = 0;
+  std::size_t answering_ = 0;
 };
 
 }  // namespace softhca

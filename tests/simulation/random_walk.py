@@ -28,7 +28,7 @@ class Expected:
     number: int
     kind: str
     signaled: bool
-    data: bytes = b""
+    data: bytes = field(default=b"", repr=False)
     slot: int = 0
     fails: WcStatus | None = None
 
@@ -184,10 +184,10 @@ class Walk:
 
     def poll(self, c: Connection) -> None:
         """Takes what completed, and compares."""
-        for wc in c.ask_cq.poll(4):
-            self._asked(c, wc)
-        for wc in c.answer_cq.poll(4):
-            self._answered(c, wc)
+        for cq, take in ((c.ask_cq, self._asked), (c.answer_cq, self._answered)):
+            hca_of = cq.device.adapter
+            for wc in hca_of.poll_cq(cq.handle, 4, hca.WC, progress=False):
+                take(c, wc)
 
     def _asked(self, c: Connection, wc: hca.WC) -> None:
         self.done += 1
@@ -204,10 +204,14 @@ class Walk:
             assert expected.fails is None, f"{expected} succeeded"
             self._placed(c, expected)
         elif expected.fails is not None and not c.broken:
-            assert wc.status in (expected.fails, WcStatus.WR_FLUSH_ERR), (expected, wc)
+            # The NAK may have been lost, and who sent it answers no more.
+            known = (expected.fails, WcStatus.RETRY_EXC_ERR, WcStatus.WR_FLUSH_ERR)
+            assert wc.status in known, (expected, wc)
         else:
             assert c.failed or c.broken, f"{expected}: {wc!r}"
-            assert wc.status is WcStatus.WR_FLUSH_ERR or c.broken, (expected, wc)
+            # A response was lost whose responder has been in ERR since the bad one behind it.
+            lost = wc.status is WcStatus.RETRY_EXC_ERR
+            assert lost or c.broken or wc.status is WcStatus.WR_FLUSH_ERR, (expected, wc)
 
     def _placed(self, c: Connection, e: Expected) -> None:
         start = e.slot * SLOT
@@ -242,7 +246,7 @@ class Walk:
         for qp in (c.asker, c.answerer):
             qp.modify(qp_state=QPState.ERR)
         c.broken = True
-        self.drain(c, most=2000)
+        self.drain(c, most=300)
         assert not any(e for e in c.posted if e.signaled), "all are flushed"
         assert not c.receives, "all receives are flushed"
         for qp in (c.asker, c.answerer):
@@ -258,13 +262,17 @@ class Walk:
 
     def drain(self, c: Connection, most: int) -> None:
         """Lets a connection finish what it can."""
-        for _ in range(most):
+        for round_number in range(most):
             if not c.posted and not c.messages and not (c.broken and c.receives):
                 break
-            if c.messages and not c.receives and not c.failed:
-                self.receive(c)
+            if c.failed and not c.broken and not any(e.signaled for e in c.posted):
+                break
+            # Of all: time passes for them too, and RNR retries do not restore retry_cnt.
+            for one in self.connections:
+                if len(one.receives) < len(one.messages):
+                    self.receive(one)
             self.poll(c)
-            self.fabric.run_for(20e-6)
+            self.fabric.run_for(20e-6 if round_number < 100 else 1e-3)
 
     def run(self, steps: int) -> None:
         """Walks."""
@@ -282,7 +290,7 @@ class Walk:
             else:
                 action(c)
         for c in list(self.connections):
-            self.drain(c, most=20_000)
+            self.drain(c, most=2000)
             assert c.failed or not any(e.signaled for e in c.posted), "all complete"
             assert c.failed or not c.messages, "all messages arrive"
 

@@ -258,6 +258,12 @@ def _demand_payload(opcode: Any) -> None:
         raise VerbsError(errno.EINVAL, "opcode", opcode, "carries no payload: can match nothing")
 
 
+def _demand_no_link(match: Match) -> None:
+    if "link" in match:
+        rule = "is not for what answers a request in the responder's place: give destination"
+        raise VerbsError(errno.EINVAL, "link", match["link"], rule)
+
+
 class FabricFaults(PacketFaults, ResourceFaults):
     """Faults of a fabric: of packets, of what answers them, and of the hosts."""
 
@@ -274,12 +280,16 @@ class FabricFaults(PacketFaults, ResourceFaults):
     def rnr(self, tries: int = 1, *, timer_code: int = 1, **match: Unpack[Match]) -> Fault:
         """Answers requests that need a receive with RNR NAKs, `tries` times.
 
+        Only the request that is due is answered, as a responder would: a NAK acknowledges all
+        before it. The same is so for `nak`.
+
         Args:
             tries: How many.
             timer_code: When the requester may come back (IBTA Vol 1, table 45).
             match: Which requests; by default all that need a receive.
         """
         code = unsigned("timer_code", timer_code, 5)
+        _demand_no_link(match)
         chosen: Match = {"opcode": _TAKES_A_RECEIVE, **match, "times": tries}
         return self._add(FaultAction.ANSWER, chosen, "rnr", syndrome=0x20 | code)
 
@@ -292,5 +302,6 @@ class FabricFaults(PacketFaults, ResourceFaults):
         """
         if kind not in NAKS:
             raise VerbsError(errno.EINVAL, "kind", kind, f"must be one of {', '.join(NAKS)}")
+        _demand_no_link(match)
         chosen: Match = {"opcode": _REQUESTS, **match}
         return self._add(FaultAction.ANSWER, chosen, f"nak {kind}", syndrome=NAKS[kind])

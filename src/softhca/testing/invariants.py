@@ -21,6 +21,9 @@ _FLUSH = int(WcStatus.WR_FLUSH_ERR)
 _ACKNOWLEDGES = {0x11, 0x12}
 _ANSWERS = {0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x12}
 _SEQUENCE_NAK = 0x60
+_READ_REQUEST = 0x0C
+# PSNs of one request: the requester asks in pieces of at most 32 packets.
+_LONGEST_READ = 32
 _ATOMICS = {0x13, 0x14}
 _WRITES = range(0x06, 0x0C)
 _ENDS_A_RECEIVE = {0x02, 0x03, 0x04, 0x05, 0x09, 0x0B, 0x16, 0x17}
@@ -60,6 +63,7 @@ class _Side:
     placed: set[int] = field(default_factory=set)
     executed: dict[int, int] = field(default_factory=dict)  # Atomics: packet by PSN.
     last_receive: int | None = None
+    reads: set[int] = field(default_factory=set)
     complained: set[int] = field(default_factory=set)  # Sequence NAKs.
     silent_until_ns: int = 0
     last_request: int = -1
@@ -132,7 +136,9 @@ class Invariants:
             side.last_request = packet.psn
 
     def _acknowledged(self, record: Record, side: _Side, psn: int) -> None:
-        if side.arrived and psn not in side.arrived:
+        # A READ takes a PSN for each packet of its answer.
+        in_a_read = any((psn - read) % _PSNS <= _LONGEST_READ for read in side.reads)
+        if side.arrived and psn not in side.arrived and not in_a_read:
             self._wrong(record, f"acknowledges PSN {psn}, which has not arrived")
         elif psn in side.payloads and psn not in side.placed:
             self._wrong(record, f"acknowledges PSN {psn} before its data are in memory")
@@ -145,12 +151,16 @@ class Invariants:
         if packet.opcode in _ACKNOWLEDGES and packet.rnr_ns:
             self._told_to_wait(record, packet)
         if packet.opcode in _ANSWERS:
+            if not packet.rnr_ns:  # A doubled request may have found a receive meanwhile.
+                self._side(record).silent_until_ns = 0
             return
         side = self._side(record)
         psn = packet.psn
         again = psn in side.arrived and psn in side.placed
         if record.packet not in self._delivered_before:  # Else it is doubled, perhaps long ago.
             side.arrived.add(psn)
+            if packet.opcode == _READ_REQUEST:
+                side.reads.add(psn)
         self._delivered_before.add(record.packet)
         if packet.opcode in _WRITES and packet.payload:
             side.payloads[psn] = (packet.opcode, len(packet.payload))
