@@ -54,6 +54,25 @@ def test_the_readmes_example_runs_as_printed() -> None:
                 "tasks: await qp.recv() returns message 7",
             ],
         ),
+        (
+            "story_lost_wakeup",
+            ["careless: seed", "b waits for a completion event", "careful: 100 seeds pass"],
+        ),
+        (
+            "story_forgotten_fence",
+            [
+                "without a fence: LOC_PROT_ERR WR_FLUSH_ERR",
+                "50000 ns, with a fence: SUCCESS SUCCESS",
+            ],
+        ),
+        (
+            "story_nth_call",
+            [
+                "create_qp call 1: ends with EBUSY, leaves 2 objects",
+                "tidy: 0 ways out are wrong",
+            ],
+        ),
+        ("story_lossy_goodput", ["one at a time, time-out 67 ms", "Gb/s"]),
         ("refusals", ["REM_ACCESS_ERR", "RNR_RETRY_EXC_ERR", "is now in ERR", "(EINVAL)"]),
     ],
 )
@@ -65,7 +84,9 @@ def test_an_example_program(name: str, says: list[str]) -> None:
 
 def test_every_example_is_tested() -> None:
     names = {path.stem for path in (TOP / "examples").glob("*.py")}
-    assert names == {"two_processes", "shared_counter", "refusals", "lost_wakeup"}
+    stories = {"lost_wakeup", "forgotten_fence", "nth_call", "lossy_goodput"}
+    others = {"two_processes", "shared_counter", "refusals", "lost_wakeup"}
+    assert names == others | {f"story_{name}" for name in stories}
 
 
 @pytest.mark.parametrize(

@@ -59,14 +59,16 @@ class _Side:
     takes_receives: bool = False
     in_error: bool = False
     send_failed: bool = False
+    flushing: bool = False  # Every request completes, unsignaled ones too.
     arrived: set[int] = field(default_factory=set)
     placed: set[int] = field(default_factory=set)
     executed: dict[int, int] = field(default_factory=dict)  # Atomics: packet by PSN.
     last_receive: int | None = None
     reads: set[int] = field(default_factory=set)
     complained: set[int] = field(default_factory=set)  # Sequence NAKs.
-    silent_until_ns: int = 0
-    last_request: int = -1
+    waits_until_ns: int = 0  # Since the first of several RNR NAKs.
+    silent_until_ns: int = 0  # The same, where nothing may be sent meanwhile.
+    unanswered: set[int] = field(default_factory=set)
     payloads: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -133,7 +135,7 @@ class Invariants:
         elif packet.opcode not in _ANSWERS and record.at_ns < side.silent_until_ns:
             self._wrong(record, "sends again before the time that the peer asked for is over")
         if packet.opcode not in _ANSWERS:
-            side.last_request = packet.psn
+            side.unanswered.add(packet.psn)
 
     def _acknowledged(self, record: Record, side: _Side, psn: int) -> None:
         # A READ takes a PSN for each packet of its answer.
@@ -151,8 +153,10 @@ class Invariants:
         if packet.opcode in _ACKNOWLEDGES and packet.rnr_ns:
             self._told_to_wait(record, packet)
         if packet.opcode in _ANSWERS:
-            if not packet.rnr_ns:  # A doubled request may have found a receive meanwhile.
-                self._side(record).silent_until_ns = 0
+            if not packet.rnr_ns:
+                side = self._side(record)
+                side.silent_until_ns = 0  # A doubled request may have found a receive meanwhile.
+                side.unanswered = {psn for psn in side.unanswered if _behind(packet.psn, psn)}
             return
         side = self._side(record)
         psn = packet.psn
@@ -177,9 +181,11 @@ class Invariants:
 
     def _told_to_wait(self, record: Record, packet: _Packet) -> None:
         side = self._side(record)
-        # Of several such NAKs the first counts: others answer what was under way with it. One of
-        # an earlier packet, which has been acknowledged since, is old news.
-        if record.at_ns >= side.silent_until_ns and packet.psn == side.last_request:
+        waits_already = record.at_ns < side.waits_until_ns
+        if not waits_already:
+            side.waits_until_ns = record.at_ns + packet.rnr_ns
+        # Only where nothing else is under way, whose answer might be missing and asked for at once.
+        if not waits_already and side.unanswered == {packet.psn}:
             side.silent_until_ns = record.at_ns + packet.rnr_ns
 
     def _wrote(self, record: Record) -> None:
@@ -221,11 +227,12 @@ class Invariants:
             self._wrong(record, "completes with success behind a work request that failed")
         if status not in (0, _FLUSH):
             side.send_failed = True
+        before, side.flushing = side.flushing, status != 0
         while side.sends:
             wr_id, signaled = side.sends.popleft()
             if wr_id == record.a and (signaled or status != 0):
                 return
-            if signaled or status == _FLUSH:
+            if signaled or before:
                 break
         self._wrong(record, "completes out of the order of posting, or what was never posted")
 
@@ -255,7 +262,7 @@ class Invariants:
         elif record.b == QPState.ERR:
             side.in_error = True
         elif record.b == QPState.RTS:
-            side.in_error = side.send_failed = False
+            side.in_error = side.send_failed = side.flushing = False
 
 
 def check_invariants(records: Iterable[Record]) -> None:
