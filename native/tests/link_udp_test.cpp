@@ -208,9 +208,8 @@ TEST("link udp: a datagram longer than any conforming one is seen to be so") {
   const Bytes bytes = datagram_on(route, 1, 9000);
   const Datagram datagram{route, bytes};
   CHECK_EQ(a->send(std::span(&datagram, 1)), std::size_t{1});
-  const std::size_t arrived = receive_all(*b, 1, [](const Datagram& received) {
-    CHECK_EQ(received.bytes.size(), std::size_t{9016});
-  });
+  const std::size_t arrived = receive_all(
+      *b, 1, [](const Datagram& received) { CHECK_EQ(received.bytes.size(), std::size_t{9016}); });
   CHECK_EQ(arrived, std::size_t{1});
 }
 
