@@ -9,7 +9,9 @@
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
 #include "bindings/verb.hpp"
+#include "uabi/doorbell_watch.hpp"
 #include "uabi/event_pipe.hpp"
+#include "uabi/listener.hpp"
 #include "uabi/mapped_queues.hpp"
 #include "uabi/process_memory.hpp"
 #include "uabi/rxe_layout.hpp"
@@ -19,6 +21,8 @@ namespace {
 
 using Memory = std::shared_ptr<ProcessMemory>;
 using Ring = std::shared_ptr<MappedRing>;
+
+constexpr std::uint64_t kDoorbellsAt = RingFile::kDoorbellsAt;
 
 // More than any structure of the user ABI; a length is a program's word.
 constexpr std::size_t kMaxReadBytes = 1u << 24;
@@ -76,7 +80,9 @@ void bind_objects(nb::module_& module) {
       .def_prop_ro("pidfd", &ProcessMemory::pidfd, "Readable once the process has ended.");
   nb::class_<RingFile>(module, "RingFile", "What a program maps its queues from.")
       .def(nb::new_([] { return demand(RingFile::make()); }))
-      .def_prop_ro("fd", &RingFile::fd);
+      .def_prop_ro("fd", &RingFile::fd)
+      .def_ro_static("DOORBELLS_AT", &kDoorbellsAt,
+                     "Where the description that a program gets must begin.");
   nb::class_<MappedRing>(module, "MappedRing", "A queue that a program maps.")
       .def(nb::new_(&make_ring), nb::arg("element_bytes"), nb::arg("elements"),
            nb::arg("file").none() = nb::none(),
@@ -92,6 +98,31 @@ void bind_objects(nb::module_& module) {
       .def_prop_ro("error", &EventPipe::error, "An errno; 0 if it can be written to.")
       .def("forget", &EventPipe::forget, nb::arg("user_handle"),
            "Takes back unread events of a queue; how many the program has read.");
+  nb::class_<DoorbellWatch>(module, "DoorbellWatch",
+                            "Rings the doorbells that programs write to their files.")
+      .def(
+          "__init__",
+          [](DoorbellWatch* self, const Known& known, std::optional<std::uint64_t> spin_ns) {
+            auto* made = new (self)
+                DoorbellWatch(known.doorbells, spin_ns.value_or(DoorbellWatch::suitable_spin_ns()));
+            const Status status = made->start();
+            if (status.ok()) return;
+            made->~DoorbellWatch();
+            raise_refusal(status);
+          },
+          nb::arg("known"), nb::arg("spin_ns").none() = nb::none(), nb::keep_alive<1, 2>(),
+          "`spin_ns`: how long to look out before sleeping; by default by the processors there "
+          "are.")
+      .def(
+          "add",
+          [](DoorbellWatch& self, const std::shared_ptr<RingFile>& file) {
+            demand(self.add(file));
+          },
+          nb::arg("file"), "Programs' descriptions of it must begin at DOORBELLS_AT.")
+      .def("remove", &DoorbellWatch::remove, nb::arg("inode"))
+      .def(
+          "close", [](DoorbellWatch& self) { self.stop(); },
+          nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace

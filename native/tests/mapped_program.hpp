@@ -17,7 +17,7 @@
 
 namespace softhca::testing {
 
-// A mapping of its own of a ring.
+// A ring, and a mapping of it of the program's own.
 class ProgramRing {
  public:
   ProgramRing(const std::shared_ptr<RingFile>& file, std::uint32_t element_bytes,
@@ -42,7 +42,7 @@ class ProgramRing {
   }
   void produce() { store(128, (producer() + 1) & mask()); }
   void consume() { store(256, (consumer() + 1) & mask()); }
-  void store(std::size_t at, std::uint32_t value) {
+  void store(std::size_t at, std::uint32_t value) const {
     __atomic_store_n(reinterpret_cast<std::uint32_t*>(memory + at), value, __ATOMIC_RELEASE);
   }
   std::uint32_t word(std::size_t at) const {

@@ -15,11 +15,15 @@ class RingFile {
  public:
   // Where queues end. Nothing is ever put in the same place twice, so that a program that keeps a
   // mapping too long meets zeros.
-  static constexpr std::uint64_t kBytes = std::uint64_t{1} << 40;
+  static constexpr std::uint64_t kQueueBytes = std::uint64_t{1} << 40;
+  // From here on lies what programs write to the file: at this position their descriptions begin.
+  static constexpr std::uint64_t kDoorbellsAt = kQueueBytes;
 
   static Result<std::shared_ptr<RingFile>> make();
 
   int fd() const { return file_.get(); }
+  // By which the file is recognised.
+  std::uint64_t inode() const { return inode_; }
   // A place for so many bytes, on a page of its own.
   Result<std::uint64_t> allocate(std::uint64_t bytes);
   // Gives its memory back; mappings of it stay, and see zeros.
@@ -27,6 +31,7 @@ class RingFile {
 
  private:
   FileDescriptor file_;
+  std::uint64_t inode_ = 0;
   std::mutex mutex_;
   std::uint64_t end_ = 0;
 };

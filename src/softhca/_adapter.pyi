@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 import enum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 
 def raise_as(cls: type) -> None:
@@ -1888,6 +1888,9 @@ class RingFile:
     @property
     def fd(self) -> int: ...
 
+    DOORBELLS_AT: Final[int] = ...
+    """Where the description that a program gets must begin."""
+
 class MappedRing:
     """A queue that a program maps."""
 
@@ -1924,3 +1927,18 @@ class EventPipe:
 
     def forget(self, user_handle: int) -> int:
         """Takes back unread events of a queue; how many the program has read."""
+
+class DoorbellWatch:
+    """Rings the doorbells that programs write to their files."""
+
+    def __init__(self, known: Known, spin_ns: int | None = None) -> None:
+        """
+        `spin_ns`: how long to look out before sleeping; by default by the processors there are.
+        """
+
+    def add(self, file: RingFile) -> None:
+        """Programs' descriptions of it must begin at DOORBELLS_AT."""
+
+    def remove(self, inode: int) -> None: ...
+
+    def close(self) -> None: ...

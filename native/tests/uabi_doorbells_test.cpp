@@ -1,0 +1,136 @@
+// Doorbells that are written to a file: each is seen, whoever writes and however many.
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "tests/check.hpp"
+#include "tests/rounds.hpp"
+#include "uabi/doorbell_watch.hpp"
+
+namespace softhca::testing {
+namespace {
+
+// What a program has: a description of its own, which begins where doorbells do.
+class ProgramFile {
+ public:
+  explicit ProgramFile(const RingFile& file) {
+    char path[32];
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", file.fd());
+    fd_.reset(open(path, O_RDWR | O_CLOEXEC));
+    CHECK(fd_.is_open());
+    CHECK(lseek(fd_.get(), static_cast<off_t>(RingFile::kDoorbellsAt), SEEK_SET) >= 0);
+  }
+  void ring(std::uint32_t handle, std::uint32_t command = 28) const {
+    const std::array<std::uint32_t, 8> words = {command, 0, 0, 0, handle, 0, 0, 128};
+    CHECK_EQ(write(fd_.get(), words.data(), sizeof words), 32);
+  }
+  int fd() const { return fd_.get(); }
+
+ private:
+  FileDescriptor fd_;
+};
+
+void wait_until(const std::atomic<std::uint64_t>& value, std::uint64_t wanted) {
+  for (std::uint64_t seen = value.load(); seen < wanted; seen = value.load()) {
+    value.wait(seen);
+  }
+}
+
+// Counts what was rung; where it is known how many are to come, it can be waited for.
+struct Bell {
+  std::atomic<std::uint64_t> rung{0};
+  int ring() {
+    rung.fetch_add(1);
+    rung.notify_all();
+    return 0;
+  }
+};
+
+TEST("uabi doorbells: each is rung, of the queue pair that it names, with and without spinning") {
+  for (const std::uint64_t spin_ns : {0, 50'000}) {
+    DoorbellTable table;
+    DoorbellWatch watch(table, spin_ns);
+    CHECK(watch.start().ok());
+    const auto file = RingFile::make().value;
+    const auto other = RingFile::make().value;
+    std::array<Bell, 3> bells;
+    table.add(file->inode(), 5, [&] { return bells[0].ring(); });
+    table.add(file->inode(), 6, [&] { return bells[1].ring(); });
+    table.add(other->inode(), 5, [&] { return bells[2].ring(); });
+    CHECK(watch.add(file).ok() && watch.add(other).ok());
+    const ProgramFile program(*file);
+    const ProgramFile second(*other);
+    for (std::uint64_t round = 1; round <= 200; ++round) {
+      program.ring(5);
+      program.ring(77);     // Nobody's.
+      program.ring(5, 30);  // No doorbell.
+      program.ring(6);
+      second.ring(5);
+      if (round % 50 == 0) {
+        for (const Bell& bell : bells) wait_until(bell.rung, round);
+      }
+    }
+    watch.stop();
+    for (const Bell& bell : bells) CHECK_EQ(bell.rung.load(), 200u);
+  }
+}
+
+TEST("uabi doorbells: of many threads that share a description, past the end of windows") {
+  DoorbellTable table;
+  DoorbellWatch watch(table, 0);
+  CHECK(watch.start().ok());
+  const auto file = RingFile::make().value;
+  Bell bell;
+  table.add(file->inode(), 1, [&] { return bell.ring(); });
+  CHECK(watch.add(file).ok());
+  const ProgramFile program(*file);
+  const std::uint64_t each = rounds(40000);  // A window has 32,768.
+  std::thread beside([&] {
+    for (std::uint64_t at = 0; at < each; ++at) program.ring(1);
+  });
+  for (std::uint64_t at = 0; at < each; ++at) program.ring(1);
+  beside.join();
+  wait_until(bell.rung, 2 * each);
+  watch.stop();
+  CHECK_EQ(bell.rung.load(), 2 * each);
+  // What was rung takes no memory, but for the window that is being written.
+  struct stat status {};
+  CHECK_EQ(fstat(file->fd(), &status), 0);
+  CHECK(status.st_blocks * 512 <= 2 << 20);
+}
+
+TEST("uabi doorbells: a program that moves its position and writes anything loses only its own") {
+  DoorbellTable table;
+  DoorbellWatch watch(table, 0);
+  CHECK(watch.start().ok());
+  const auto hostile = RingFile::make().value;
+  const auto honest = RingFile::make().value;
+  Bell bell;
+  table.add(honest->inode(), 1, [&] { return bell.ring(); });
+  CHECK(watch.add(hostile).ok() && watch.add(honest).ok());
+  const ProgramFile bad(*hostile);
+  const ProgramFile good(*honest);
+  std::array<std::uint8_t, 100> junk;
+  for (std::uint64_t round = 1; round <= 300; ++round) {
+    junk.fill(static_cast<std::uint8_t>(round));
+    const auto at = static_cast<off_t>(RingFile::kDoorbellsAt + round * 977 % 5000);
+    CHECK_EQ(pwrite(bad.fd(), junk.data(), junk.size(), at), 100);
+    CHECK(lseek(bad.fd(), at, SEEK_SET) >= 0);
+    bad.ring(1);
+    CHECK(ftruncate(bad.fd(), 0) != 0);
+    good.ring(1);
+    if (round == 150) watch.remove(hostile->inode());
+  }
+  wait_until(bell.rung, 300);
+  watch.stop();
+}
+
+}  // namespace
+}  // namespace softhca::testing

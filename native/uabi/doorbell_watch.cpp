@@ -1,0 +1,186 @@
+#include "uabi/doorbell_watch.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "driver/clock.hpp"
+#include "driver/signals_blocked.hpp"
+#include "memory/guarded_access.hpp"
+
+namespace softhca {
+namespace {
+
+// A post of sends: struct ib_uverbs_post_send behind the header of write commands.
+constexpr std::size_t kDoorbellBytes = 32;
+constexpr std::size_t kQpHandleAt = 16;
+constexpr std::uint32_t kPostSend = 28;
+// The size of a work request, which is never 0: where it can be seen, so can what is before it.
+constexpr std::size_t kWrittenLastAt = 28;
+
+// Doorbells are looked at through a window this large, which moves on.
+constexpr std::uint64_t kWindowBytes = 1u << 20;
+// One file must not keep the thread from the others for longer.
+constexpr int kBatch = 64;
+
+// With fewer, the spinning thread takes a processor from the program that it waits for.
+constexpr int kSpareProcessors = 4;
+constexpr std::uint64_t kSpinNs = 20'000;
+
+}  // namespace
+
+class DoorbellWatch::Track {
+ public:
+  Track(std::shared_ptr<RingFile> file, int number)
+      : watch(number), file_(std::move(file)), inode_(file_->inode()) {}
+  ~Track() {
+    if (window_ != nullptr) munmap(window_, kWindowBytes);
+  }
+  Track(const Track&) = delete;
+  Track& operator=(const Track&) = delete;
+
+  // True if there was one.
+  bool ring(const DoorbellTable& doorbells) {
+    bool rang = false;
+    for (int count = 0; count < kBatch; ++count) {
+      std::uint32_t complete = 0;
+      std::uint32_t command = 0;
+      std::uint32_t handle = 0;
+      if (!move_window() || !guarded_load(word(kWrittenLastAt), &complete) || complete == 0 ||
+          !guarded_load(word(0), &command) || !guarded_load(word(kQpHandleAt), &handle)) {
+        break;
+      }
+      if (command == kPostSend) static_cast<void>(doorbells.ring(inode_, handle));
+      rang = true;
+      into_ += kDoorbellBytes;
+    }
+    return rang;
+  }
+
+  const int watch;
+
+ private:
+  const std::uint32_t* word(std::size_t at) const {
+    return reinterpret_cast<const std::uint32_t*>(window_ + into_ + at);
+  }
+
+  // What lies behind is done with, and gives its memory back.
+  bool move_window() {
+    if (window_ != nullptr && into_ < kWindowBytes) return true;
+    if (window_ != nullptr) {
+      munmap(window_, kWindowBytes);
+      file_->free(begin_, kWindowBytes);
+      begin_ += kWindowBytes;
+    }
+    into_ = 0;
+    void* window =
+        mmap(nullptr, kWindowBytes, PROT_READ, MAP_SHARED, file_->fd(), static_cast<off_t>(begin_));
+    window_ = window == MAP_FAILED ? nullptr : static_cast<std::uint8_t*>(window);
+    return window_ != nullptr;
+  }
+
+  const std::shared_ptr<RingFile> file_;
+  const std::uint64_t inode_;
+  std::uint64_t begin_ = RingFile::kDoorbellsAt;
+  std::uint8_t* window_ = nullptr;
+  std::size_t into_ = 0;  // The next one in the window.
+};
+
+DoorbellWatch::DoorbellWatch(const DoorbellTable& doorbells, std::uint64_t spin_ns)
+    : doorbells_(doorbells), spin_ns_(spin_ns) {}
+
+DoorbellWatch::~DoorbellWatch() { stop(); }
+
+std::uint64_t DoorbellWatch::suitable_spin_ns() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  return known && CPU_COUNT(&allowed) >= kSpareProcessors ? kSpinNs : 0;
+}
+
+Status DoorbellWatch::start() {
+  inotify_.reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!inotify_.is_open() || !stop_.is_open()) {
+    return refuse(errno, "doorbells", 0, "inotify is not to be had");
+  }
+  install_fault_guard();
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { run(); });
+  return Status::success();
+}
+
+void DoorbellWatch::stop() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true);
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+Status DoorbellWatch::add(std::shared_ptr<RingFile> file) {
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd());
+  const int watch = inotify_add_watch(inotify_.get(), path, IN_MODIFY);
+  if (watch < 0) return refuse(errno, "file", 0, "cannot be watched");
+  const std::uint64_t inode = file->inode();
+  const std::lock_guard lock(mutex_);
+  tracks_[inode] = std::make_shared<Track>(std::move(file), watch);
+  return Status::success();
+}
+
+void DoorbellWatch::remove(std::uint64_t inode) {
+  const std::lock_guard lock(mutex_);
+  const auto found = tracks_.find(inode);
+  if (found == tracks_.end()) return;
+  inotify_rm_watch(inotify_.get(), found->second->watch);
+  tracks_.erase(found);
+}
+
+// Files are few, and looking at one that has no doorbell is a load: whose events came is not asked.
+bool DoorbellWatch::ring_all() {
+  std::vector<std::shared_ptr<Track>> tracks;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [inode, track] : tracks_) tracks.push_back(track);
+  }
+  bool rang = false;
+  for (const auto& track : tracks) rang |= track->ring(doorbells_);
+  return rang;
+}
+
+void DoorbellWatch::sleep() {
+  pollfd waits[] = {{inotify_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+  if (poll(waits, 2, -1) < 0 || waits[0].revents == 0) return;
+  // Events are taken before doorbells are looked for: one that comes later has its own.
+  alignas(inotify_event) std::array<char, 4096> events;
+  while (read(inotify_.get(), events.data(), events.size()) > 0) {
+  }
+}
+
+void DoorbellWatch::run() {
+  while (!stopping_.load()) {
+    sleep();
+    std::uint64_t until_ns = 0;
+    for (;;) {
+      const bool rang = ring_all();
+      if (stopping_.load()) return;
+      if (rang) {
+        until_ns = spin_ns_ == 0 ? 0 : monotonic_ns() + spin_ns_;
+      } else if (until_ns == 0 || monotonic_ns() >= until_ns) {
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace softhca

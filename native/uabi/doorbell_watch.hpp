@@ -1,0 +1,59 @@
+// Doorbells that programs write to their file, without anybody being asked: a thread sees them
+// there and rings. Posting is then as on hardware, a write that nobody answers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "link/file_descriptor.hpp"
+#include "uabi/doorbell_table.hpp"
+#include "uabi/ring_file.hpp"
+#include "vocabulary/status.hpp"
+
+namespace softhca {
+
+class DoorbellWatch {
+ public:
+  // `spin_ns`: how long the thread goes on looking after the last doorbell before it sleeps; it
+  // saves a program that posts again soon the waking of it, and costs a processor meanwhile.
+  DoorbellWatch(const DoorbellTable& doorbells, std::uint64_t spin_ns);
+  ~DoorbellWatch();
+  DoorbellWatch(const DoorbellWatch&) = delete;
+  DoorbellWatch& operator=(const DoorbellWatch&) = delete;
+
+  // Where there are processors to spare; 0 where there are not.
+  static std::uint64_t suitable_spin_ns();
+
+  Status start();
+  void stop();
+
+  // What the program writes from RingFile::kDoorbellsAt on are doorbells. The program's own
+  // description of the file must have been opened anew: of that which memfd_create(2) made the
+  // kernel tells nothing.
+  Status add(std::shared_ptr<RingFile> file);
+  void remove(std::uint64_t inode);
+
+ private:
+  // The doorbells of one file, as far as they were rung.
+  class Track;
+
+  void run();
+  void sleep();
+  bool ring_all();
+
+  const DoorbellTable& doorbells_;
+  const std::uint64_t spin_ns_;
+  FileDescriptor inotify_;
+  FileDescriptor stop_;  // eventfd
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::shared_ptr<Track>> tracks_;  // By inode.
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace softhca
