@@ -142,23 +142,28 @@ void Requester::response_lost() {
   go_back_to(unacked_psn_);
 }
 
-void Requester::on_read_response(const Packet& packet) {
-  const std::uint32_t psn = packet.bth.psn;
-  std::uint64_t index = 0;
+// True if this response is the one that is due; `index` is of its work request. A later one implies
+// everything before it, but not the responses that are missing.
+bool Requester::take_response(std::uint32_t psn, std::uint64_t& index) {
   std::uint32_t owed = 0;
   if (!under_way(psn) || !expected_response(index, owed)) {
-    return;
+    return false;
   }
   if (psn != owed) {
     if (psn_distance(owed, psn) > 0) {
-      // It implies everything before it, but not the responses that are missing.
       progress(owed);
       response_lost();
     }
-    return;
+    return false;
   }
   progress(owed);
-  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
+  return qp_.state() == QpState::RTS || qp_.state() == QpState::SQD;
+}
+
+void Requester::on_read_response(const Packet& packet) {
+  const std::uint32_t psn = packet.bth.psn;
+  std::uint64_t index = 0;
+  if (!take_response(psn, index)) {
     return;
   }
   const SendWqe& wqe = qp_.sq.at(index);
@@ -201,19 +206,7 @@ void Requester::on_read_response(const Packet& packet) {
 void Requester::on_atomic_acknowledge(const Packet& packet) {
   const std::uint32_t psn = packet.bth.psn;
   std::uint64_t index = 0;
-  std::uint32_t owed = 0;
-  if (!under_way(psn) || !expected_response(index, owed)) {
-    return;
-  }
-  if (psn != owed) {
-    if (psn_distance(owed, psn) > 0) {
-      progress(owed);
-      response_lost();
-    }
-    return;
-  }
-  progress(owed);
-  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
+  if (!take_response(psn, index)) {
     return;
   }
   const SendWqe& wqe = qp_.sq.at(index);

@@ -104,6 +104,7 @@ class Requester {
   void response_lost();
   bool under_way(std::uint32_t psn) const;
   // The next READ or atomic entry that is owed a response, and the PSN owed.
+  bool take_response(std::uint32_t psn, std::uint64_t& index);
   bool expected_response(std::uint64_t& index, std::uint32_t& psn) const;
 
   QueuePair& qp_;
