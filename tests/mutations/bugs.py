@@ -76,8 +76,8 @@ BUGS = [
     Bug(
         "a READ response that skips others is taken",
         "transport/completer.cpp",
-        "  if (psn != owed) {\n    if (psn_distance(owed, psn) > 0) {\n      // It",
-        "  if (psn_distance(psn, owed) > 0) {\n    if (psn_distance(owed, psn) > 0) {\n      // It",
+        "  if (psn != owed) {\n",
+        "  if (psn_distance(psn, owed) > 0) {\n",
     ),
     Bug(
         "an ACK completes a READ that has no answer",
