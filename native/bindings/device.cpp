@@ -1,3 +1,5 @@
+#include <nanobind/stl/shared_ptr.h>
+
 #include <string>
 #include <utility>
 
@@ -74,8 +76,9 @@ void demand_driver(const DriverError& error) {
 Hca* open(const std::string& address, const std::string& capture_path, const Rates& send_faults,
           const Rates& receive_faults, std::uint64_t fault_seed, std::uint64_t seed,
           IcrcLevel icrc_level, std::uint8_t max_mtu, const LimitsDict& limits, bool windows_2a,
-          bool trains) {
+          bool trains, std::shared_ptr<SharedFaults> fault_rules) {
   OpenOptions options;
+  options.fault_rules = std::move(fault_rules);
   options.address = address;
   options.capture_path = capture_path;
   options.faults.send = rates_of(send_faults);
@@ -156,6 +159,7 @@ void bind_opening(HcaClass& hca) {
                   nb::arg("send_faults"), nb::arg("receive_faults"), nb::arg("fault_seed"),
                   nb::arg("seed"), nb::arg("icrc_level"), nb::arg("max_mtu"), nb::arg("limits"),
                   nb::arg("windows_2a") = false, nb::arg("trains") = true,
+                  nb::arg("fault_rules") = nb::none(),
                   "An adapter on the wire, with a driver of its own.")
       .def("close", &Hca::close, nb::call_guard<GilReleased>());
 }

@@ -1,9 +1,11 @@
 // Rules about packets, for fabrics and for links of real sockets.
 #include <nanobind/stl/function.h>
+#include <nanobind/stl/shared_ptr.h>
 
 #include <string>
 
 #include "bindings/module.hpp"
+#include "driver/driver.hpp"
 #include "faults/fault_set.hpp"
 
 namespace softhca {
@@ -52,6 +54,45 @@ void set_script(FaultRule& rule, nb::object callable) {
 void set_opcodes(FaultRule& rule, const std::vector<std::uint8_t>& opcodes) {
   rule.match.opcodes.reset();
   for (const std::uint8_t opcode : opcodes) rule.match.opcodes.set(opcode);
+}
+
+// A link that judges may wait for the GIL, to ask a predicate: whoever wants the rules lets it go.
+template <class Use>
+auto with_rules(SharedFaults& shared, Use use) {
+  const nb::gil_scoped_release release;
+  const std::lock_guard lock(shared.mutex);
+  return use(shared.rules);
+}
+
+void bind_shared(nb::module_& module) {
+  nb::class_<SharedFaults>(module, "SharedFaults", "Rules of the links of real adapters.")
+      .def(nb::init<>())
+      .def(
+          "add_fault",
+          [](SharedFaults& self, const FaultRule& rule) {
+            return with_rules(self, [&](FaultSet& rules) { return rules.add(rule); });
+          },
+          nb::arg("rule"))
+      .def(
+          "remove_fault",
+          [](SharedFaults& self, std::uint32_t number) {
+            with_rules(self, [=](FaultSet& rules) { rules.remove(number); });
+          },
+          nb::arg("number"))
+      .def(
+          "tally",
+          [](SharedFaults& self, std::uint32_t number) {
+            const FaultTally tally =
+                with_rules(self, [=](FaultSet& rules) { return rules.tally(number); });
+            return std::tuple(tally.matched, tally.struck);
+          },
+          nb::arg("number"))
+      .def(
+          "strikes",
+          [](SharedFaults& self, std::uint32_t number) {
+            return with_rules(self, [=](FaultSet& rules) { return rules.strikes(number); });
+          },
+          nb::arg("number"));
 }
 
 }  // namespace
@@ -131,6 +172,7 @@ void bind_faults(nb::module_& module) {
           nb::kw_only(), nb::arg("qpn"), nb::arg("first_psn"), nb::arg("last_psn"),
           nb::arg("min_bytes"), nb::arg("max_bytes"), nb::arg("from_ns"), nb::arg("until_ns"),
           nb::arg("link"), nb::arg("direction"));
+  bind_shared(module);
 }
 
 }  // namespace softhca

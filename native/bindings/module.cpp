@@ -13,6 +13,7 @@ NB_MODULE(_adapter, module) {
   bind_work_requests(module);
   bind_packets(module);
   bind_buffers(module);
+  bind_faults(module);
   HcaClass hca(module, "Hca", nb::type_slots(hca_slots()),
                "One adapter under its lock, with a driver or without.");
   bind_device(hca);
@@ -23,7 +24,6 @@ NB_MODULE(_adapter, module) {
   bind_completion_sinks(module, hca);
   bind_callbacks(module, hca);
   bind_simulation(module, hca);
-  bind_faults(module);
   bind_fabric(module, hca);
   bind_invalidation(module, hca);
   bind_uabi_listener(module);

@@ -39,6 +39,12 @@ DriverError system_error(const char* what, int error) {
   return {error, std::string(what) + ": " + std::strerror(error)};
 }
 
+std::unique_ptr<Link> with_rules(std::unique_ptr<Link> link,
+                                 const std::shared_ptr<SharedFaults>& rules) {
+  if (!rules) return link;
+  return std::make_unique<ScriptedLink>(std::move(link), rules);
+}
+
 std::unique_ptr<Link> with_faults(std::unique_ptr<Link> link, const FaultSettings& settings) {
   if (!settings.any()) return link;
   return std::make_unique<FaultLink>(std::move(link), settings);
@@ -78,11 +84,14 @@ DriverError Driver::start() {
   }
   std::unique_ptr<Link> wire = with_faults(std::move(opened_wire_), options_.faults);
   if (options_.faults.any()) faults_ = static_cast<FaultLink*>(wire.get());
+  wire = with_rules(std::move(wire), options_.fault_rules);
   FaultSettings loopback_faults = options_.faults;
   ++loopback_faults.seed;
-  engine_ = std::make_unique<Engine>(guarded_, std::move(wire),
-                                     with_faults(std::make_unique<LoopbackLink>(), loopback_faults),
-                                     std::move(capture), async_bell_, *completion_sinks_);
+  engine_ = std::make_unique<Engine>(
+      guarded_, std::move(wire),
+      with_rules(with_faults(std::make_unique<LoopbackLink>(), loopback_faults),
+                 options_.fault_rules),
+      std::move(capture), async_bell_, *completion_sinks_);
   ready_fd_ = engine_->wire().ready_fd();
   address_ = udp_->local();
   address_condition_.link_up = guarded_->adapter.config().port_active;

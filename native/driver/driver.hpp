@@ -20,6 +20,7 @@
 #include "link/address_monitor.hpp"
 #include "link/fault_link.hpp"
 #include "link/file_descriptor.hpp"
+#include "link/scripted_link.hpp"
 #include "link/udp_link.hpp"
 
 namespace softhca {
@@ -28,8 +29,9 @@ namespace softhca {
 using DriverError = LinkError;
 
 struct DriverOptions {
-  std::string capture_path;  // Empty: no capture.
-  FaultSettings faults;      // Of the wire and of the loopback alike.
+  std::string capture_path;                   // Empty: no capture.
+  FaultSettings faults;                       // Of the wire and of the loopback alike.
+  std::shared_ptr<SharedFaults> fault_rules;  // The same; null: none.
 };
 
 struct DriverCounters {

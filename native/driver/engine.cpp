@@ -45,13 +45,15 @@ bool Engine::is_own(const Gid& gid) const {
 }
 
 std::uint64_t Engine::deadline_ns() const {
-  return std::min({adapter_deadline_ns_, after(held_since_ns_, kHoldNs),
+  return std::min({adapter_deadline_ns_, links_due_ns_, after(held_since_ns_, kHoldNs),
                    after(dirty_since_ns_, kCaptureDelayNs)});
 }
 
 bool Engine::round(bool receive, bool transmit) {
   const std::uint64_t now_ns = monotonic_ns();
-  const bool released = keep_promises(now_ns);
+  bool released = keep_promises(now_ns);
+  released |= links_due_ns_ <= now_ns;
+  tell_links(now_ns);
   const bool arrived = fetch(receive || released);
   // A poll that finds nothing new leaves the adapter, and its lock, alone.
   const bool lost = wire_->failure() != 0 && !told_lost_;
@@ -64,6 +66,7 @@ bool Engine::round(bool receive, bool transmit) {
   for (std::size_t i = 0; i < filled_count_; ++i) capture_outgoing(filled_[i]);
   hand_over();
   note_promises(now_ns);
+  tell_links(now_ns);
   if (wire_->failure() != 0 && !told_lost_) return true;
   if (to_loopback_.count > 0 || from_wire_.count == kLinkBatch) return true;
   return (was_stuck || filled_count_ == kLinkBatch) && !wire_->blocked();
@@ -95,6 +98,10 @@ bool Engine::keep_promises(std::uint64_t now_ns) {
   wire_->release();
   loopback_->release();
   return true;
+}
+
+void Engine::tell_links(std::uint64_t now_ns) {
+  links_due_ns_ = std::min(wire_->pass_time(now_ns), loopback_->pass_time(now_ns));
 }
 
 void Engine::run_adapter(std::uint64_t now_ns) {

@@ -60,6 +60,7 @@ class Engine {
   void hand_over();
   bool keep_promises(std::uint64_t now_ns);
   void note_promises(std::uint64_t now_ns);
+  void tell_links(std::uint64_t now_ns);
   bool is_own(const Gid& gid) const;
 
   std::shared_ptr<GuardedAdapter> guarded_;
@@ -79,6 +80,7 @@ class Engine {
   std::unique_ptr<std::uint8_t[]> buffers_;
   bool told_lost_ = false;                 // The adapter knows that the wire is lost.
   std::uint64_t adapter_deadline_ns_ = 0;  // 0: the first round asks.
+  std::uint64_t links_due_ns_ = kNever;    // A link wants its turn then.
   std::uint64_t held_since_ns_ = kNever;   // A link holds datagrams back since then.
   std::uint64_t dirty_since_ns_ = kNever;  // The capture has unwritten packets since then.
 };

@@ -66,8 +66,9 @@ DriverError open_device(const OpenOptions& options, OpenedDevice& device) {
   config.windows_2a = options.windows_2a;
   config.limits = options.limits;
   opened.adapter = std::make_shared<GuardedAdapter>(std::move(config));
-  opened.driver = std::make_unique<Driver>(opened.adapter, std::move(link),
-                                           DriverOptions{options.capture_path, options.faults});
+  opened.driver = std::make_unique<Driver>(
+      opened.adapter, std::move(link),
+      DriverOptions{options.capture_path, options.faults, options.fault_rules});
   error = opened.driver->start();
   if (!error.ok()) return error;
   device = std::move(opened);

@@ -14,6 +14,7 @@ struct OpenOptions {
   std::string address;       // See UdpOptions::address.
   std::string capture_path;  // Empty: no capture.
   FaultSettings faults;
+  std::shared_ptr<SharedFaults> fault_rules;  // Null: none.
   std::size_t source_port_count = 4;
   std::uint64_t seed = 0;  // 0: the system's entropy.
   IcrcLevel icrc_level = IcrcLevel::SOLVE;

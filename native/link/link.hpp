@@ -7,6 +7,7 @@
 
 #include "vocabulary/bytes.hpp"
 #include "vocabulary/route.hpp"
+#include "vocabulary/time.hpp"
 
 namespace softhca {
 
@@ -57,6 +58,10 @@ class Link {
   // The link keeps datagrams back until others overtake them; release() lets them go.
   virtual bool holding() const { return false; }
   virtual void release() {}
+
+  // Tells the link the time, of the driver's clock, and returns when it wants to be told again, for
+  // then it will have something to receive or to send: kNever if it does nothing by itself.
+  virtual std::uint64_t pass_time(std::uint64_t) { return kNever; }
 
   // errno, once the link is lost for good and moves nothing any more; 0 while it is not.
   virtual int failure() const { return 0; }

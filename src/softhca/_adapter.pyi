@@ -1134,6 +1134,152 @@ def buffer_key(object: object) -> tuple[int, int, int]:
     Address, bytes, and the rights that a contiguous buffer is registered with unless others are asked for.
     """
 
+class FaultAction(enum.IntEnum):
+    """What happens to a packet."""
+
+    DROP = 0
+
+    DUPLICATE = 1
+
+    DELAY = 2
+
+    REORDER = 3
+
+    CORRUPT = 4
+
+    TRUNCATE = 5
+
+    MARK = 6
+
+    CNP = 7
+
+    ANSWER = 8
+
+    TELL = 9
+
+    SCRIPT = 10
+
+class CorruptPart(enum.IntEnum):
+    """Where damage goes."""
+
+    ANYWHERE = 0
+
+    HEADERS = 1
+
+    PAYLOAD = 2
+
+    ICRC = 3
+
+class FaultRule:
+    """Which packets, when, and what happens to them."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @name.setter
+    def name(self, arg: str, /) -> None: ...
+
+    @property
+    def action(self) -> FaultAction: ...
+
+    @action.setter
+    def action(self, arg: FaultAction, /) -> None: ...
+
+    @property
+    def probability(self) -> float: ...
+
+    @probability.setter
+    def probability(self, arg: float, /) -> None: ...
+
+    @property
+    def nth(self) -> list[int]: ...
+
+    @nth.setter
+    def nth(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def every(self) -> int: ...
+
+    @every.setter
+    def every(self, arg: int, /) -> None: ...
+
+    @property
+    def times(self) -> int: ...
+
+    @times.setter
+    def times(self, arg: int, /) -> None: ...
+
+    @property
+    def delay_ns(self) -> int: ...
+
+    @delay_ns.setter
+    def delay_ns(self, arg: int, /) -> None: ...
+
+    @property
+    def most_delay_ns(self) -> int: ...
+
+    @most_delay_ns.setter
+    def most_delay_ns(self, arg: int, /) -> None: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @count.setter
+    def count(self, arg: int, /) -> None: ...
+
+    @property
+    def part(self) -> CorruptPart: ...
+
+    @part.setter
+    def part(self, arg: CorruptPart, /) -> None: ...
+
+    @property
+    def mend_icrc(self) -> bool: ...
+
+    @mend_icrc.setter
+    def mend_icrc(self, arg: bool, /) -> None: ...
+
+    @property
+    def syndrome(self) -> int: ...
+
+    @syndrome.setter
+    def syndrome(self, arg: int, /) -> None: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @seed.setter
+    def seed(self, arg: int, /) -> None: ...
+
+    def set_opcodes(self, opcodes: Sequence[int]) -> None: ...
+
+    def set_only(self, only: Sequence[int]) -> None: ...
+
+    def set_predicate(self, callable: object) -> None: ...
+
+    def set_script(self, callable: object) -> None: ...
+
+    def set_source(self, gid: bytes) -> None: ...
+
+    def set_destination(self, gid: bytes) -> None: ...
+
+    def set_numbers(self, *, qpn: int, first_psn: int, last_psn: int, min_bytes: int, max_bytes: int, from_ns: int, until_ns: int, link: int, direction: int) -> None: ...
+
+class SharedFaults:
+    """Rules of the links of real adapters."""
+
+    def __init__(self) -> None: ...
+
+    def add_fault(self, rule: FaultRule) -> int: ...
+
+    def remove_fault(self, number: int) -> None: ...
+
+    def tally(self, number: int) -> tuple[int, int]: ...
+
+    def strikes(self, number: int) -> list[int]: ...
+
 class Hca:
     """One adapter under its lock, with a driver or without."""
 
@@ -1143,7 +1289,7 @@ class Hca:
         """
 
     @staticmethod
-    def open(*, address: str, capture_path: str, send_faults: tuple[float, float, float, float], receive_faults: tuple[float, float, float, float], fault_seed: int, seed: int, icrc_level: IcrcLevel, max_mtu: int, limits: dict[str, int], windows_2a: bool = False, trains: bool = True) -> Hca:
+    def open(*, address: str, capture_path: str, send_faults: tuple[float, float, float, float], receive_faults: tuple[float, float, float, float], fault_seed: int, seed: int, icrc_level: IcrcLevel, max_mtu: int, limits: dict[str, int], windows_2a: bool = False, trains: bool = True, fault_rules: SharedFaults | None = None) -> Hca:
         """An adapter on the wire, with a driver of its own."""
 
     def close(self) -> None: ...
@@ -1468,139 +1614,6 @@ class SentPacket:
 
     @property
     def retransmitted(self) -> bool: ...
-
-class FaultAction(enum.IntEnum):
-    """What happens to a packet."""
-
-    DROP = 0
-
-    DUPLICATE = 1
-
-    DELAY = 2
-
-    REORDER = 3
-
-    CORRUPT = 4
-
-    TRUNCATE = 5
-
-    MARK = 6
-
-    CNP = 7
-
-    ANSWER = 8
-
-    TELL = 9
-
-    SCRIPT = 10
-
-class CorruptPart(enum.IntEnum):
-    """Where damage goes."""
-
-    ANYWHERE = 0
-
-    HEADERS = 1
-
-    PAYLOAD = 2
-
-    ICRC = 3
-
-class FaultRule:
-    """Which packets, when, and what happens to them."""
-
-    def __init__(self) -> None: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @name.setter
-    def name(self, arg: str, /) -> None: ...
-
-    @property
-    def action(self) -> FaultAction: ...
-
-    @action.setter
-    def action(self, arg: FaultAction, /) -> None: ...
-
-    @property
-    def probability(self) -> float: ...
-
-    @probability.setter
-    def probability(self, arg: float, /) -> None: ...
-
-    @property
-    def nth(self) -> list[int]: ...
-
-    @nth.setter
-    def nth(self, arg: Sequence[int], /) -> None: ...
-
-    @property
-    def every(self) -> int: ...
-
-    @every.setter
-    def every(self, arg: int, /) -> None: ...
-
-    @property
-    def times(self) -> int: ...
-
-    @times.setter
-    def times(self, arg: int, /) -> None: ...
-
-    @property
-    def delay_ns(self) -> int: ...
-
-    @delay_ns.setter
-    def delay_ns(self, arg: int, /) -> None: ...
-
-    @property
-    def most_delay_ns(self) -> int: ...
-
-    @most_delay_ns.setter
-    def most_delay_ns(self, arg: int, /) -> None: ...
-
-    @property
-    def count(self) -> int: ...
-
-    @count.setter
-    def count(self, arg: int, /) -> None: ...
-
-    @property
-    def part(self) -> CorruptPart: ...
-
-    @part.setter
-    def part(self, arg: CorruptPart, /) -> None: ...
-
-    @property
-    def mend_icrc(self) -> bool: ...
-
-    @mend_icrc.setter
-    def mend_icrc(self, arg: bool, /) -> None: ...
-
-    @property
-    def syndrome(self) -> int: ...
-
-    @syndrome.setter
-    def syndrome(self, arg: int, /) -> None: ...
-
-    @property
-    def seed(self) -> int: ...
-
-    @seed.setter
-    def seed(self, arg: int, /) -> None: ...
-
-    def set_opcodes(self, opcodes: Sequence[int]) -> None: ...
-
-    def set_only(self, only: Sequence[int]) -> None: ...
-
-    def set_predicate(self, callable: object) -> None: ...
-
-    def set_script(self, callable: object) -> None: ...
-
-    def set_source(self, gid: bytes) -> None: ...
-
-    def set_destination(self, gid: bytes) -> None: ...
-
-    def set_numbers(self, *, qpn: int, first_psn: int, last_psn: int, min_bytes: int, max_bytes: int, from_ns: int, until_ns: int, link: int, direction: int) -> None: ...
 
 class LinkShape:
     """What a link is like, in both directions."""

@@ -22,7 +22,7 @@ INCLUDES = {
     "adapter": {"transport", "queue", "memory", "wire"},
     "faults": {"wire"},
     "fabric": {"adapter", "faults", "wire"},
-    "link": {"wire"},
+    "link": {"faults", "wire"},
     # Of memory, what accesses to watched regions share with who watches.
     "driver": {"adapter", "link", "memory"},
     # Of link, the descriptor that closes itself.

@@ -4,11 +4,12 @@ from softhca.testing.errors import DeadlockError, FabricError
 from softhca.testing.explore import ExploreError, Finding, explore
 from softhca.testing.fabric import Fabric
 from softhca.testing.fault_packet import FaultPacket
-from softhca.testing.fault_script import FabricFaults, Fault, PacketFaults
+from softhca.testing.fault_script import FabricFaults, Fault, LinkFaults, PacketFaults
 from softhca.testing.faults import Faults
 from softhca.testing.invariants import InvariantError, check_invariants
 from softhca.testing.links import Link, Switch
 from softhca.testing.pair import End, Pair, open_objects
+from softhca.testing.races import MemoryWatch, RaceError
 from softhca.testing.record import Record, What
 from softhca.testing.simulation import Wire, open_simulated
 from softhca.testing.trace import SavedTrace, Trace
@@ -40,9 +41,12 @@ __all__ = [
     "IcrcVerdict",
     "InvariantError",
     "Link",
+    "LinkFaults",
+    "MemoryWatch",
     "Packet",
     "PacketFaults",
     "Pair",
+    "RaceError",
     "Record",
     "Route",
     "SavedTrace",

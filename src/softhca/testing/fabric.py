@@ -18,6 +18,7 @@ from softhca.testing.fault_script import FabricFaults
 from softhca.testing.invariants import InvariantError, Invariants
 from softhca.testing.links import Link, Switch, shape_of
 from softhca.testing.programs import Programs
+from softhca.testing.races import MemoryWatch
 from softhca.testing.simulation import simulated_hca
 from softhca.testing.stuck import describe_hosts
 from softhca.testing.trace import Trace
@@ -112,6 +113,7 @@ class Fabric:
         self._numbers = itertools.count(1)
         self._idle_polls = 0
         self._running = False
+        self._watch: MemoryWatch | None = None
         self._kept: list[Any] = []
         self._checked_links = 0
         self._checked_records = 0
@@ -398,6 +400,8 @@ class Fabric:
         if self._running:
             raise FabricError("a predicate or script of a fault must not let time pass")
         self._check_links()
+        if self._watch is not None:
+            self._watch.look()
         if self._run_callbacks() and notices:
             return FabricStop.NOTICE
         self._running = True
@@ -443,6 +447,19 @@ class Fabric:
         lines += [f"  {who} waits for {what}, since {since} ns" for who, what, since in waiting]
         return "\n".join(lines + describe_hosts(self.devices))
 
+    def watch_memory(self, *, poison: bool = False) -> MemoryWatch:
+        """Looks for races on registered memory from now on, on the hosts that there are.
+
+        `check`, and leaving the `with` block, raise what was found. It costs a comparison of all
+        buffers under way at each step.
+
+        Args:
+            poison: Fill buffers that a READ or a receive is to fill when it is posted, so that a
+                program which reads too early does not see what it hoped for.
+        """
+        self._watch = MemoryWatch(self, poison)
+        return self._watch
+
     # --- what faults need
 
     def add_fault(self, rule: _adapter.FaultRule) -> int:
@@ -466,7 +483,10 @@ class Fabric:
 
         Raises:
             InvariantError: If it broke a rule that no fault excuses.
+            RaceError: If `watch_memory` found races.
         """
+        if self._watch is not None:
+            self._watch.check()
         if self.faults.forges or self.trace.forgotten > self._checked_records:
             return  # What is gone cannot be judged, nor what follows from it.
         self._invariants.check(self.trace.since(self._checked_records))

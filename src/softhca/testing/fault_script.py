@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
+import sys
 import weakref
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from softhca import _adapter
@@ -125,8 +128,17 @@ class PacketFaults:
     def _link_number(self, link: Any) -> int:
         raise VerbsError(errno.EINVAL, "link", link, "is for fabrics: this is a real network")
 
+    def _guarded(self, call: Callable[..., Any], instead: Any) -> Callable[..., Any]:
+        """What stands between the native side and a function of the program."""
+        return call
+
+    def _with_guard(self, match: Match) -> Match:
+        if "where" not in match or not callable(match["where"]):
+            return match
+        return {**match, "where": self._guarded(match["where"], False)}
+
     def _add(self, action: FaultAction, match: Match, word: str, **settings: Any) -> Fault:
-        rule = rule_of(match, self._now_ns(), self._link_number)
+        rule = rule_of(self._with_guard(match), self._now_ns(), self._link_number)
         rule.action = action
         return self._add_rule(rule, match, word, **settings)
 
@@ -218,10 +230,6 @@ class PacketFaults:
         """Marks packets with congestion experienced."""
         return self._add(FaultAction.MARK, match, "mark")
 
-    def cnp(self, **match: Unpack[Match]) -> Fault:
-        """Sends a congestion notification back for packets, which arrive."""
-        return self._add(FaultAction.CNP, match, "cnp")
-
     def script(self, script: Script, **match: Unpack[Match]) -> Fault:
         """Lets a function decide.
 
@@ -233,7 +241,7 @@ class PacketFaults:
         """
         if not callable(script):
             raise TypeError("script must be callable with a FaultPacket")
-        rule = rule_of(match, self._now_ns(), self._link_number)
+        rule = rule_of(self._with_guard(match), self._now_ns(), self._link_number)
         rule.action = FaultAction.SCRIPT
 
         def called(*about: Any) -> list[tuple[bytes, int]] | None:
@@ -242,13 +250,50 @@ class PacketFaults:
                 return None
             return [one if isinstance(one, tuple) else (one, 0) for one in told]
 
-        rule.set_script(called)
+        rule.set_script(self._guarded(called, None))
         self.forges = True
         return self._add_rule(rule, match, "script")
 
     def mute(self, host: Device | GIDLike, **match: Unpack[Match]) -> Fault:
         """Loses all that a host sends: it hears, and says nothing."""
         return self._add(FaultAction.DROP, {"source": address_of("host", host), **match}, "mute")
+
+
+class LinkFaults(PacketFaults):
+    """Faults around a real adapter: `softhca.open(faults=LinkFaults())`.
+
+    The words are those of a fabric, and so a script of faults runs there and here. They strike what
+    the adapter sends and what comes to it; `on` chooses. Times count from the opening. Faults may
+    be added while the adapter is open. A predicate or script that raises is reported by
+    `sys.unraisablehook`, and leaves the packet as it is.
+
+    Args:
+        seed: Of what is drawn.
+    """
+
+    def __init__(self, seed: int = 1) -> None:
+        self.shared = _adapter.SharedFaults()
+        super().__init__(self.shared, unsigned("seed", seed, 63))
+
+    def _guarded(self, call: Callable[..., Any], instead: Any) -> Callable[..., Any]:
+        # Called from the adapter's thread, and from whichever polls: nobody there could catch it.
+        def guarded(*about: Any) -> Any:
+            try:
+                return call(*about)
+            except KeyboardInterrupt:
+                _thread.interrupt_main()
+            except BaseException as error:
+                told = SimpleNamespace(
+                    exc_type=type(error),
+                    exc_value=error,
+                    exc_traceback=error.__traceback__,
+                    err_msg="Exception ignored in a fault",
+                    object=call,
+                )
+                sys.unraisablehook(told)
+            return instead
+
+        return guarded
 
 
 def _demand_payload(opcode: Any) -> None:
@@ -276,6 +321,10 @@ class FabricFaults(PacketFaults, ResourceFaults):
 
     def _link_number(self, link: Any) -> int:
         return link_number(link, self._fabric.links)
+
+    def cnp(self, **match: Unpack[Match]) -> Fault:
+        """Sends a congestion notification back for packets, which arrive."""
+        return self._add(FaultAction.CNP, match, "cnp")
 
     def rnr(self, tries: int = 1, *, timer_code: int = 1, **match: Unpack[Match]) -> Fault:
         """Answers requests that need a receive with RNR NAKs, `tries` times.

@@ -498,11 +498,21 @@ class BadNetwork(Protocol):
         ...
 
 
+@runtime_checkable
+class FaultWords(Protocol):
+    """What `open` asks of `softhca.testing.LinkFaults`."""
+
+    @property
+    def shared(self) -> _adapter.SharedFaults:
+        """The rules."""
+        ...
+
+
 def open(
     address: str | None = None,
     *,
     capture: str | os.PathLike[str] | None = None,
-    faults: BadNetwork | None = None,
+    faults: BadNetwork | FaultWords | None = None,
     icrc: str | IcrcLevel = "solve",
     mtu: int | None = None,
     seed: int | None = None,
@@ -516,7 +526,7 @@ def open(
         address: A local IPv4 or IPv6 address, or the name of an interface; by default a free
             loopback address, 127.x.y.z, so that every adapter of a machine is a host of its own.
         capture: File to write all packets to, as pcapng.
-        faults: `softhca.testing.Faults`: a bad network around this adapter.
+        faults: `softhca.testing.Faults` or `LinkFaults`: a bad network around this adapter.
         icrc: How much of an ICRC is demanded of peers: "strict", "solve" (IPv4: whatever
             identification explains it) or "off".
         mtu: Largest path MTU to use, in bytes; by default what the interface carries.
@@ -533,6 +543,9 @@ def open(
             EADDRNOTAVAIL or ENODEV, if it is no address or interface of this machine; EINVAL,
             for arguments out of range; what opening the capture's file raises.
     """
+    rules = faults.shared if isinstance(faults, FaultWords) else None
+    if rules is not None:
+        faults = None
     if faults is not None and not isinstance(faults, BadNetwork):
         raise TypeError(f"faults must be softhca.testing.Faults, not {type(faults).__name__}")
     if address is not None:
@@ -555,6 +568,7 @@ def open(
             limits={},
             windows_2a=is_windows_2a(windows),
             trains=bool(trains),
+            fault_rules=rules,
         )
     except VerbsError:
         raise

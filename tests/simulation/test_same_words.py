@@ -1,0 +1,98 @@
+"""The fault scripts of the simulation run unchanged between two real processes over UDP."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import softhca as hca
+from softhca.testing import Fabric, FaultPacket, LinkFaults
+
+from .ends import pair
+from .fault_words import bad_day
+from .write_blocks import BLOCK, BLOCKS, block
+
+TESTS = Path(__file__).resolve().parents[1]
+EXPECTED = b"".join(block(n) for n in range(BLOCKS))
+
+
+def test_in_a_fabric() -> None:
+    with Fabric(seed=5) as fabric:
+        a, b = pair(fabric, timeout=12)
+        made = bad_day(fabric.faults)
+        a.buffer[: BLOCK * BLOCKS] = EXPECTED
+        for n in range(BLOCKS):
+            part = slice(n * BLOCK, (n + 1) * BLOCK)
+            a.qp.post_send(hca.Write(a.mr[part], remote=b.mr.remote()[part], signaled=True))
+        for _ in range(BLOCKS):
+            a.next().raise_for_status()
+        assert b.buffer[: BLOCK * BLOCKS] == EXPECTED
+        assert all(fault.struck for fault in made), made
+
+
+def test_between_two_processes() -> None:
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    with hca.open() as dev, dev.alloc_pd() as pd:
+        cq = dev.create_cq(16)
+        qp = pd.create_qp(hca.QPType.RC, send_cq=cq, recv_cq=cq)
+        buffer = bytearray(BLOCK * BLOCKS)
+        mr = pd.reg_mr(buffer)
+        with subprocess.Popen(
+            [sys.executable, "-m", "simulation.write_blocks"],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as other:
+            assert other.stdin is not None
+            assert other.stdout is not None
+            qp.connect(hca.QPInfo.from_bytes(bytes.fromhex(other.stdout.readline())))
+            other.stdin.write(f"{qp.info().to_bytes().hex()} {mr.remote().to_bytes().hex()}\n")
+            other.stdin.flush()
+            struck = [int(word) for word in other.stdout.readline().split()]
+            assert other.wait(timeout=60) == 0
+        assert buffer == EXPECTED
+        # A retransmission may have been needed no more when its turn to be struck came.
+        assert len(struck) == 8
+        assert struck[0] == 3
+        assert sum(count > 0 for count in struck) >= 6, struck
+
+
+def test_words_that_need_a_fabric() -> None:
+    faults = LinkFaults()
+    with pytest.raises(hca.VerbsError, match="this is a real network"):
+        faults.drop(link=0)
+    for word in ("rnr", "nak", "cnp", "refuse"):
+        assert not hasattr(faults, word)
+
+
+def test_a_predicate_that_raises_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda about: told.append(about.exc_value))
+    faults = LinkFaults()
+
+    def where(packet: FaultPacket) -> bool:
+        raise ValueError(packet.opcode)
+
+    faults.drop(where=where, on="send")
+    with hca.open(faults=faults) as a, hca.open() as b:
+        ends = []
+        for device in (a, b):
+            pd = device.alloc_pd()
+            cq = device.create_cq(16)
+            qp = pd.create_qp(hca.QPType.RC, send_cq=cq, recv_cq=cq)
+            buffer = bytearray(100)
+            ends.append((pd, cq, qp, buffer, pd.reg_mr(buffer)))
+        (_, cq, near, _, mr), (_, _, far, _, far_mr) = ends
+        near.connect(far.info())
+        far.connect(near.info())
+        near.post_send(hca.Write(mr[:], remote=far_mr.remote(), signaled=True))
+        while not (wcs := cq.poll()):
+            pass
+        assert wcs[0].ok
+    assert isinstance(told[0], ValueError)
+    assert str(told[0]) == "RC_RDMA_WRITE_ONLY"
