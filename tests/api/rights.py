@@ -145,8 +145,9 @@ class Bench:
 
     NAMES = ("the owner", "another queue pair", "another domain")
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: Pair, qp_type: hca.QPType = hca.QPType.RC) -> None:
         self.pair = pair
+        self.qp_type = qp_type
         self.a, self.b = pair.a, pair.b
         self.other_pd = self.b.keep(self.b.device.alloc_pd())
         self.arena = bytearray(ARENA_BYTES)
@@ -155,8 +156,8 @@ class Bench:
         self.lines: dict[str, tuple[hca.QP, hca.QP]] = {}
         for name in self.NAMES:
             pd = self.other_pd if name == "another domain" else self.b.pd
-            near = self.a.qp(max_send_wr=8, max_inline_data=64)
-            far = pd.create_qp(hca.QPType.RC, send_cq=self.b.cq, recv_cq=self.b.cq, max_send_wr=8)
+            near = self.a.qp(qp_type, max_send_wr=8, max_inline_data=64)
+            far = pd.create_qp(qp_type, send_cq=self.b.cq, recv_cq=self.b.cq, max_send_wr=8)
             self.lines[name] = (near, self.b.keep(far))
         self.qp_rights = RR | RW | RA | FLUSH
         self.connect_all()
@@ -169,7 +170,8 @@ class Bench:
         for qp in (near, far):
             qp.modify(qp_state=QPState.RESET)
         # The smallest packets, so that an access may leave its range in the second one.
-        near.connect(far.info(), retry_cnt=0, path_mtu=hca.Mtu.MTU_256)
+        once = {"retry_cnt": 0} if self.qp_type is hca.QPType.RC else {}
+        near.connect(far.info(), path_mtu=hca.Mtu.MTU_256, **once)
         far.connect(near.info(), qp_access_flags=self.qp_rights, path_mtu=hca.Mtu.MTU_256)
         for host in (self.a, self.b):
             while host.cq.poll(64):
@@ -269,11 +271,18 @@ class Bench:
             far.post_recv(hca.Recv())
         near.post_send(self.request(attempt, key.rkey))
         wc = self.done(self.a)
-        assert wc.status is expected, (key, attempt, wc.why)
+        if self.qp_type is hca.QPType.UC:
+            # Nobody tells the asker, and what is refused is dropped.
+            self.pair.wire.settle()
+            assert wc.ok, (key, attempt, wc.why)
+        else:
+            assert wc.status is expected, (key, attempt, wc.why)
         assert self.arena == arena, (key, attempt, "a byte of the owner's")
         assert self.a.buffer[: len(asker)] == asker, (key, attempt, "a byte of the asker's")
         if expected is not WcStatus.SUCCESS:
-            assert far.state is QPState.ERR, (key, attempt)
+            ended = QPState.RTS if self.qp_type is hca.QPType.UC else QPState.ERR
+            assert far.state is ended, (key, attempt)
+            assert not any(wc.ok for wc in self.b.cq.poll(4)), (key, attempt)
             self.connect(near, far)
         elif attempt.op == "WRITE_IMM":
             assert self.done(self.b).ok

@@ -88,6 +88,26 @@ def test_windows(op, kind):
         mw.close()
 
 
+@pytest.mark.parametrize("kind", ["region", "type 1", "2B"])
+@pytest.mark.parametrize("op", ["WRITE", "WRITE_IMM"])
+def test_unreliable_connections(op, kind):
+    with simulated_pair() as pair:
+        bench = Bench(pair, hca.QPType.UC)
+        for rights in (LW | RR, LW | RW):
+            mr = bench.region(rights if kind == "region" else LW | BIND)
+            key = bench.key_of_region(mr)
+            if kind != "region":
+                mw = pair.b.pd.alloc_mw(MwType.TYPE_1 if kind == "type 1" else MwType.TYPE_2)
+                key = bench.bind(mw, mr, rights & ~LW)
+            for attempt in attempts(op, key):
+                bench.attempt(key, attempt)
+                if kind != "region" and mw.state is not hca.KeyState.VALID:
+                    key = bench.bind(mw, mr, rights & ~LW)
+            if kind != "region":
+                mw.close()
+            mr.close()
+
+
 @pytest.mark.parametrize("op", NEEDS)
 def test_regions_of_pieces(bench, op):
     for rights, iova in itertools.product(REGION_RIGHTS, (None, 1 << 40)):
