@@ -15,6 +15,7 @@ struct Completion {
   WcOpcode opcode = WcOpcode::SEND;
   std::uint8_t sl = 0;
   std::uint8_t port = 1;
+  std::uint8_t ip_version = 0;  // UD: of the datagram; 0 if there was none.
   std::uint32_t wc_flags = 0;
   std::uint32_t byte_len = 0;
   std::uint32_t immediate_or_rkey =

@@ -278,6 +278,7 @@ void Responder::complete_receive(const Packet& packet) {
   }
   if (qp_.init.type == QpType::UD) {
     completion.wc_flags |= kWcGrh;
+    completion.ip_version = datagram_ip_version_;
   }
   has_receive_ = false;
   qp_.services.complete(*receive_cq_, completion);

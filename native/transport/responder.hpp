@@ -154,6 +154,7 @@ class Responder {
   std::uint32_t write_rkey_ = 0;
   std::uint64_t write_left_ = 0;     // Bytes still to come.
   std::uint32_t message_bytes_ = 0;  // Bytes that have come.
+  std::uint8_t datagram_ip_version_ = 0;
 
   bool has_receive_ = false;
   TakenReceive receive_;

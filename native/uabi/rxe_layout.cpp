@@ -78,6 +78,20 @@ bool decode_operation(ByteView element, bool datagram, SendWr& wr) {
   }
 }
 
+// Where other devices tell of the network header of a datagram, UCX up to 1.18 expects it in the
+// service level, which nothing else means anything in: 1 is IPv6, 2 is IPv4. Without it, UCX drops
+// every datagram.
+std::uint8_t service_level(const Completion& completion) {
+  switch (completion.ip_version) {
+    case 4:
+      return 2;
+    case 6:
+      return 1;
+    default:
+      return completion.sl;
+  }
+}
+
 }  // namespace
 
 void decode_send(ByteView element, bool datagram, SendWr& wr) {
@@ -145,7 +159,7 @@ void encode_completion(const Completion& completion, std::uint8_t* to) {
   put(to, 32, completion.source_qpn);
   put(to, 36, completion.wc_flags);
   put(to, 40, completion.pkey_index);
-  put(to, 44, completion.sl);
+  put(to, 44, service_level(completion));
   put(to, 46, completion.port);
 }
 

@@ -41,6 +41,7 @@ void Responder::on_datagram(const Packet& packet, const Route& from, std::size_t
     qp_.enter_error();
     return;
   }
+  datagram_ip_version_ = from.is_ipv4() ? 4 : 6;
   message_bytes_ = static_cast<std::uint32_t>(kGrhBytes + packet.payload.size());
   complete_receive(packet);
 }

@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 import selectors
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 
 from softhca._adapter import Asked, FileWatch, Known, Listener, launch
@@ -154,11 +155,17 @@ class Supervisor:
             if not listener.give(asked, told):
                 call.take_back()  # It was killed meanwhile.
         except OSError as error:
-            if call is not None:
-                call.take_back()
-            listener.refuse(asked, error.errno or errno.EIO)
-            if self._on_refusal is not None:
-                self._on_refusal(asked.task, error)
+            self._refuse(listener, asked, call, error)
+        except Exception as error:  # One program's command must not be every program's end.
+            traceback.print_exc()
+            self._refuse(listener, asked, call, OSError(errno.EIO, repr(error)))
+
+    def _refuse(self, listener: Listener, asked: Asked, call: Call | None, error: OSError) -> None:
+        if call is not None:
+            call.take_back()
+        listener.refuse(asked, error.errno or errno.EIO)
+        if self._on_refusal is not None:
+            self._on_refusal(asked.task, error)
 
     def _command(self, call: Call) -> int:
         if call.asked.call == "write":

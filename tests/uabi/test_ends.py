@@ -1,0 +1,93 @@
+"""Programs and supervisors that end, in whatever way."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from .programs import SYSTEM_PYTHON, needs_pyverbs, run_under
+
+# The queue pair of a program that is killed is gone: whoever talks to it runs out of retries.
+PEER = """
+import os, signal, sys, time
+from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.wr import SGE, SendWR
+import pyverbs.enums as e
+
+context = Context(name="rxe0")
+pd = PD(context)
+cq = CQ(context, 16)
+mr = MR(pd, 4096, e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE)
+cap = QPCap(max_send_wr=4, max_recv_wr=4, max_send_sge=1, max_recv_sge=1)
+qp = QP(pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=cq, rcq=cq, cap=cap, sq_sig_all=1))
+
+def connect(number):
+    attr = QPAttr(port_num=1)
+    attr.qp_access_flags = e.IBV_ACCESS_REMOTE_WRITE
+    attr.dest_qp_num = number
+    route = GlobalRoute(dgid=context.query_gid(1, 0), sgid_index=0)
+    attr.ah_attr = AHAttr(gr=route, is_global=1, port_num=1)
+    attr.max_rd_atomic = attr.max_dest_rd_atomic = 1
+    attr.min_rnr_timer, attr.path_mtu = 12, e.IBV_MTU_1024
+    attr.timeout, attr.retry_cnt, attr.rnr_retry = 10, 3, 0
+    qp.to_rts(attr)
+
+def write(address, rkey):
+    wr = SendWR(opcode=e.IBV_WR_RDMA_WRITE, num_sge=1, sg=[SGE(mr.buf, 8, mr.lkey)])
+    wr.set_wr_rdma(rkey, address)
+    qp.post_send(wr)
+    while True:
+        count, completions = cq.poll()
+        if count:
+            return completions[0].status
+"""
+
+
+@needs_pyverbs
+def test_the_peer_of_a_killed_program_runs_out_of_retries() -> None:
+    both = f"""
+import os, signal, subprocess, sys
+peer = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=-1, stdout=-1, text=True)
+{PEER}
+number, address, rkey = map(int, peer.stdout.readline().split())
+peer.stdin.write(f"{{qp.qp_num}}\\n")
+peer.stdin.flush()
+assert peer.stdout.readline() == "connected\\n"
+connect(number)
+print(write(address, rkey), flush=True)
+peer.send_signal(signal.SIGKILL)
+peer.wait()
+PD(context)  # Before this is answered, what the peer had is gone.
+print(write(address, rkey))
+"""
+    victim = f"""{PEER}
+print(qp.qp_num, mr.buf, mr.rkey, flush=True)
+connect(int(sys.stdin.readline()))
+print("connected", flush=True)
+time.sleep(1000)
+"""
+    printed = run_under(SYSTEM_PYTHON, "-c", both, victim).stdout.split()
+    assert printed == ["0", "12"]  # IBV_WC_SUCCESS, then IBV_WC_RETRY_EXC_ERR.
+
+
+@needs_pyverbs
+def test_programs_that_are_killed_at_random_leave_nothing() -> None:
+    """A thousand of them: `killed_at_random.py SEED 1000`."""
+    seed = random.SystemRandom().getrandbits(31)
+    program = str(Path(__file__).with_name("killed_at_random.py"))
+    done = run_under(SYSTEM_PYTHON, program, str(seed), "10")
+    assert "nothing is left" in done.stdout, done.stdout
+    assert not done.stderr
+
+
+def test_a_program_that_cannot_be_executed() -> None:
+    script = Path(sys.executable).with_name("no-such-program")
+    done = run_under(str(script), check=False)
+    assert done.returncode == 2
+    assert "no such program" in done.stderr
