@@ -18,7 +18,8 @@ std::string normal_path(std::string_view path) {
       normal.append("/").append(part);
     }
   }
-  return normal.empty() ? "/" : normal;
+  if (normal.empty()) normal.push_back('/');
+  return normal;
 }
 
 void KnownPaths::show(std::string path, std::string directory) {

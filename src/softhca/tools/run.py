@@ -9,6 +9,7 @@ import signal
 from contextlib import ExitStack
 
 import softhca
+from softhca.testing.faults import Faults
 from softhca.tools.command import UNUSABLE, Command, CommandError, count_of, print_error
 from softhca.uabi.supervisor import Supervisor
 
@@ -35,6 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many adapters the programs find",
     )
+    parser.add_argument(
+        "--loss",
+        type=_probability,
+        default=0.0,
+        metavar="P",
+        help="lose datagrams that the adapters send with this probability, 0 to 1",
+    )
     parser.add_argument("--capture", metavar="FILE", help="write all packets there, as pcapng")
     parser.add_argument(
         "--write-abi",
@@ -55,9 +63,12 @@ def run(args: argparse.Namespace) -> int:
     path = shutil.which(args.program)
     if path is None:
         raise CommandError(f"{args.program}: there is no such program", UNUSABLE)
+    faults = Faults(drop=args.loss, on="send") if args.loss else None
     with ExitStack() as stack:
         adapters = [
-            stack.enter_context(softhca.open(address, capture=_capture(args.capture, index)))
+            stack.enter_context(
+                softhca.open(address, capture=_capture(args.capture, index), faults=faults)
+            )
             for index, address in enumerate(_addresses(args))
         ]
         supervisor = stack.enter_context(
@@ -75,6 +86,13 @@ def run(args: argparse.Namespace) -> int:
             signal.signal(number, lambda number, _: program.signal(number))
         status = supervisor.serve(program)
     return status if status >= 0 else 128 - status
+
+
+def _probability(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 1")
+    return value
 
 
 def _print_refusal(task: int, error: OSError) -> None:
