@@ -30,7 +30,7 @@ def main() -> None:
         qp = pd.create_qp(hca.QPType.RC, send_cq=cq, recv_cq=cq, max_send_wr=128)
         print(qp.info().to_bytes().hex(), flush=True)
         info, remote = (bytes.fromhex(word) for word in sys.stdin.readline().split())
-        qp.connect(hca.QPInfo.from_bytes(info), timeout=12)
+        qp.connect(hca.QPInfo.from_bytes(info), timeout=17)
         far = hca.RemoteMemory.from_bytes(remote)
         buffer = bytearray(b"".join(block(n) for n in range(BLOCKS)))
         mr = pd.reg_mr(buffer)
