@@ -220,12 +220,12 @@ void bind_uabi_listener(nb::module_& module) {
   module.def(
       "launch",
       [](std::string path, std::vector<std::string> arguments, std::vector<std::string> environment,
-         std::uint32_t first, std::uint32_t last, std::string directory) {
-        const Launch request{std::move(path),
-                             std::move(arguments),
-                             std::move(environment),
-                             {first, last},
-                             std::move(directory)};
+         std::uint32_t first, std::uint32_t last, std::string directory,
+         bool doorbells_are_written) {
+        const Launch request{
+            std::move(path),        std::move(arguments),
+            std::move(environment), {first, last},
+            std::move(directory),   doorbells_are_written ? Doorbells::written : Doorbells::asked};
         const Launched launched = demand([&] {
           const nb::gil_scoped_release release;
           return launch(request);
@@ -234,7 +234,7 @@ void bind_uabi_listener(nb::module_& module) {
                           launched.listener);
       },
       nb::arg("path"), nb::arg("arguments"), nb::arg("environment"), nb::arg("first"),
-      nb::arg("last"), nb::arg("directory"),
+      nb::arg("last"), nb::arg("directory"), nb::arg("doorbells_are_written") = false,
       "Starts a program under the filter. Returns its process, its guardian, the guardian's socket "
       "and the listener.");
 }

@@ -128,5 +128,22 @@ TEST("uabi filter: programs of another ABI are let alone") {
   CHECK_EQ(judge(filter, call_of(kX86_64, 0x40000001, 900)), SECCOMP_RET_ALLOW);
 }
 
+TEST("uabi filter: doorbells that are written go by, whatever else is written does not") {
+  for (const Architecture* architecture : {&kX86_64, &kArm64}) {
+    const auto filter = build_filter(*architecture, kOurs, Doorbells::written);
+    const std::uint32_t number = architecture == &kX86_64 ? 1 : 64;
+    const auto judged = [&](std::uint64_t descriptor, std::uint64_t bytes) {
+      return judge(filter, call_of(*architecture, number, descriptor, 0x1000, bytes));
+    };
+    for (const std::uint64_t descriptor : {kOurs.first, kOurs.last}) {
+      CHECK_EQ(judged(descriptor, 32), std::uint32_t{SECCOMP_RET_ALLOW});
+      CHECK_EQ(judged(descriptor, 24), std::uint32_t{SECCOMP_RET_USER_NOTIF});
+      CHECK_EQ(judged(descriptor, 64), std::uint32_t{SECCOMP_RET_USER_NOTIF});
+    }
+    CHECK_EQ(judged(kOurs.first - 1, 24), std::uint32_t{SECCOMP_RET_ALLOW});
+    CHECK_EQ(judged(kOurs.last + 1, 24), std::uint32_t{SECCOMP_RET_ALLOW});
+  }
+}
+
 }  // namespace
 }  // namespace softhca::testing

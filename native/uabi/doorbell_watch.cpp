@@ -17,16 +17,10 @@
 #include "driver/clock.hpp"
 #include "driver/signals_blocked.hpp"
 #include "memory/guarded_access.hpp"
+#include "uabi/doorbell_record.hpp"
 
 namespace softhca {
 namespace {
-
-// A post of sends: struct ib_uverbs_post_send behind the header of write commands.
-constexpr std::size_t kDoorbellBytes = 32;
-constexpr std::size_t kQpHandleAt = 16;
-constexpr std::uint32_t kPostSend = 28;
-// The size of a work request, which is never 0: where it can be seen, so can what is before it.
-constexpr std::size_t kWrittenLastAt = 28;
 
 // Doorbells are looked at through a window this large, which moves on.
 constexpr std::uint64_t kWindowBytes = 1u << 20;

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "uabi/doorbell_record.hpp"
+
 namespace softhca {
 namespace {
 
@@ -77,9 +79,21 @@ std::vector<sock_filter> condition(Trigger trigger, DescriptorRange ours) {
   return {kAllow};
 }
 
+// Of write(2), by its length alone: a filter cannot see what is written.
+std::vector<sock_filter> all_but_doorbells(DescriptorRange ours) {
+  return {load(argument(0)),
+          if_at_least(ours.first, 0, 4),
+          if_above(ours.last, 3, 0),
+          load(argument(2)),
+          if_equal(kDoorbellBytes, 1, 0),
+          kAsk,
+          kAllow};
+}
+
 }  // namespace
 
-std::vector<sock_filter> build_filter(const Architecture& architecture, DescriptorRange ours) {
+std::vector<sock_filter> build_filter(const Architecture& architecture, DescriptorRange ours,
+                                      Doorbells doorbells) {
   std::vector<sock_filter> program = {
       load(kArchitecture),
       if_equal(architecture.audit, 1, 0),
@@ -89,7 +103,10 @@ std::vector<sock_filter> build_filter(const Architecture& architecture, Descript
       kAllow,
   };
   for (const SystemCallRule& rule : architecture.rules) {
-    const std::vector<sock_filter> then = condition(rule.trigger, ours);
+    const bool lets_doorbells_by =
+        doorbells == Doorbells::written && rule.call == SystemCall::write;
+    const std::vector<sock_filter> then =
+        lets_doorbells_by ? all_but_doorbells(ours) : condition(rule.trigger, ours);
     program.push_back(if_equal(rule.number, 0, static_cast<std::uint8_t>(then.size())));
     program.insert(program.end(), then.begin(), then.end());
   }

@@ -17,6 +17,11 @@ struct DescriptorRange {
   std::uint32_t last = 0;
 };
 
-std::vector<sock_filter> build_filter(const Architecture& architecture, DescriptorRange ours);
+// Doorbells of programs are asked about, or they are written to the file behind the descriptor,
+// which nobody is asked about.
+enum class Doorbells : std::uint8_t { asked, written };
+
+std::vector<sock_filter> build_filter(const Architecture& architecture, DescriptorRange ours,
+                                      Doorbells doorbells = Doorbells::asked);
 
 }  // namespace softhca

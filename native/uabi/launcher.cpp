@@ -189,7 +189,7 @@ Result<Launched> launch(const Launch& launch) {
   Prepared prepared{launch.path.c_str(),
                     pointers(launch.arguments),
                     pointers(launch.environment),
-                    build_filter(*architecture, launch.ours),
+                    build_filter(*architecture, launch.ours, launch.doorbells),
                     start.theirs.get(),
                     life.theirs.get(),
                     launch.directory.c_str(),

@@ -17,6 +17,7 @@ struct Launch {
   std::vector<std::string> environment;
   DescriptorRange ours;
   std::string directory;  // To be removed when the caller has ended; none if it is empty.
+  Doorbells doorbells = Doorbells::asked;
 };
 
 // Both descriptors are the caller's to close. When the guardian's is closed, also by the caller's

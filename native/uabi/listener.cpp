@@ -11,16 +11,12 @@
 #include <cstring>
 
 #include "driver/signals_blocked.hpp"
+#include "uabi/doorbell_record.hpp"
 #include "uabi/seccomp_abi.hpp"
 #include "uabi/task_memory.hpp"
 
 namespace softhca {
 namespace {
-
-// A post of sends: struct ib_uverbs_post_send behind the header of write commands.
-constexpr std::uint64_t kDoorbellBytes = 32;
-constexpr std::uint32_t kPostSend = 28;
-constexpr std::size_t kQpHandleAt = 16;
 
 const SystemCallRule* rule_of(std::uint32_t number) {
   const Architecture* architecture = native_architecture();

@@ -1872,7 +1872,7 @@ class Listener:
 
     def answer_from_tree(self, asked: Asked) -> None: ...
 
-def launch(path: str, arguments: Sequence[str], environment: Sequence[str], first: int, last: int, directory: str) -> tuple[int, int, int, int]:
+def launch(path: str, arguments: Sequence[str], environment: Sequence[str], first: int, last: int, directory: str, doorbells_are_written: bool = False) -> tuple[int, int, int, int]:
     """
     Starts a program under the filter. Returns its process, its guardian, the guardian's socket and the listener.
     """

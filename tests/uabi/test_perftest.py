@@ -24,7 +24,9 @@ pytestmark = needs("ib_write_bw")
         "ib_atomic_lat -n 50",
     ],
 )
-def test_perftest_measures(command: str) -> None:
+@pytest.mark.parametrize("doorbells", ["asked", "written"])
+def test_perftest_measures(command: str, doorbells: str) -> None:
     # -F: whatever the processor's frequency does is not our business; -x: entry of the GID table.
-    printed = run_both_ends(*command.split(), "-F", "-x", "0")
+    options = ("--doorbells", doorbells)
+    printed = run_both_ends(*command.split(), "-F", "-x", "0", options=options)
     assert "client: 0" in printed

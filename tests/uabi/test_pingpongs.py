@@ -11,7 +11,11 @@ pytestmark = needs("ibv_rc_pingpong")
 ITERATIONS = "100"
 
 
-@pytest.mark.parametrize("options", [(), ("--write-abi",)], ids=["ioctl", "write"])
+@pytest.mark.parametrize(
+    "options",
+    [("--doorbells", "asked"), ("--write-abi",), ("--doorbells", "written")],
+    ids=["ioctl", "write", "written"],
+)
 @pytest.mark.parametrize(
     "command",
     [

@@ -18,6 +18,7 @@ kernel's user ABI, without anything in the kernel: what it finds under /dev/infi
 of softhca. The programs that it starts share the adapter. The exit status is the program's."""
 
 _MOST_DEVICES = 16
+_SPARE_PROCESSORS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="know no ioctl(2), as kernels before 4.20: libraries then use write(2)",
     )
     parser.add_argument(
+        "--doorbells",
+        choices=("asked", "written"),
+        default=None,
+        help="how programs tell of sends: by a call that waits for the answer, or by a write that "
+        "nobody answers, which costs less with a processor to spare; by default written on four "
+        "processors or more",
+    )
+    parser.add_argument(
         "--refusals", action="store_true", help="say of each refused command why, on stderr"
     )
     parser.add_argument("program", metavar="PROGRAM", help="what to run")
@@ -75,6 +84,7 @@ def run(args: argparse.Namespace) -> int:
             Supervisor(
                 adapters,
                 write_only=args.write_abi,
+                doorbells_are_written=_doorbells_are_written(args.doorbells),
                 on_refusal=_print_refusal if args.refusals else None,
             )
         )
@@ -93,6 +103,13 @@ def _probability(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not from 0 to 1")
     return value
+
+
+def _doorbells_are_written(choice: str | None) -> bool:
+    """Two programs that poll and whoever rings for them have work for three processors."""
+    if choice is None:
+        return len(os.sched_getaffinity(0)) >= _SPARE_PROCESSORS
+    return choice == "written"
 
 
 def _print_refusal(task: int, error: OSError) -> None:

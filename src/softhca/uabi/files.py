@@ -25,5 +25,7 @@ class DeviceFile:
         self.file_system = status.st_dev
 
     def open_again(self) -> int:
-        """A description for programs."""
-        return os.open(f"/proc/self/fd/{self.rings.fd}", os.O_RDWR | os.O_CLOEXEC)
+        """A description for programs, which writes doorbells where no queue lies."""
+        descriptor = os.open(f"/proc/self/fd/{self.rings.fd}", os.O_RDWR | os.O_CLOEXEC)
+        os.lseek(descriptor, RingFile.DOORBELLS_AT, os.SEEK_SET)
+        return descriptor

@@ -9,7 +9,7 @@ import selectors
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 
-from softhca._adapter import Asked, FileWatch, Known, Listener, launch
+from softhca._adapter import Asked, DoorbellWatch, FileWatch, Known, Listener, launch
 from softhca.uabi import sysfs
 from softhca.uabi.commands.call import Call, refused
 from softhca.uabi.commands.ioctl_form import run_ioctl
@@ -37,6 +37,7 @@ class Supervisor:
         adapters: Sequence[Device],
         *,
         write_only: bool = False,
+        doorbells_are_written: bool = False,
         on_refusal: Callable[[int, OSError], object] | None = None,
     ) -> None:
         """Makes the adapters known.
@@ -44,14 +45,18 @@ class Supervisor:
         Args:
             adapters: Programs find them in this order.
             write_only: Refuse ioctl(2), as kernels before 4.20 did.
+            doorbells_are_written: Posting of sends is a write that nobody answers. Not with
+                `write_only`: other commands that are as long would not be answered either.
             on_refusal: Called with the task and the error of each command that is refused.
         """
         self._on_refusal = on_refusal
         self.devices = [SharedDevice(adapter, index) for index, adapter in enumerate(adapters)]
         self._write_only = write_only
+        self._doorbells_are_written = doorbells_are_written and not write_only
         self._numbers = descriptor_range()
         self._tree = sysfs.SysfsTree()
         self._known = Known()
+        self._doorbells = DoorbellWatch(self._known) if self._doorbells_are_written else None
         self._programs: list[Program] = []
         self._contexts: dict[int, Context] = {}  # By the inode of their file.
         self._watch = FileWatch()
@@ -76,6 +81,8 @@ class Supervisor:
             program.close()
         for context in list(self._contexts.values()):
             self._close_context(context)
+        if self._doorbells is not None:
+            self._doorbells.close()
         self._selector.close()
         self._tree.remove()
 
@@ -107,6 +114,7 @@ class Supervisor:
             [f"{name}={value}" for name, value in variables.items()],
             *self._numbers,
             str(self._tree.top),
+            self._doorbells_are_written,
         )
         listener = Listener(descriptor, self._known)
         listener.start()
@@ -189,6 +197,8 @@ class Supervisor:
         self._watched[context.watch] = context
         file = context.file
         self._known.add_file(file.file_system, file.inode, device.number)
+        if self._doorbells is not None:
+            self._doorbells.add(file.rings)
         try:
             close_on_exec = bool(asked.open_flags & os.O_CLOEXEC)
             listener.add_descriptor(asked, descriptor, number, close_on_exec, True)
@@ -237,4 +247,6 @@ class Supervisor:
         del self._watched[context.watch]
         del self._contexts[context.file.inode]
         self._known.remove_file(context.file.inode)
+        if self._doorbells is not None:
+            self._doorbells.remove(context.file.inode)
         context.close()
