@@ -6,6 +6,8 @@ import random
 import sys
 from pathlib import Path
 
+import pytest
+
 from .programs import SYSTEM_PYTHON, needs_pyverbs, run_under
 
 # The queue pair of a program that is killed is gone: whoever talks to it runs out of retries.
@@ -91,3 +93,14 @@ def test_a_program_that_cannot_be_executed() -> None:
     done = run_under(str(script), check=False)
     assert done.returncode == 2
     assert "no such program" in done.stderr
+
+
+def test_what_a_killed_supervisor_left_goes_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "softhca-sysfs-left"
+    (left / "infiniband").mkdir(parents=True)
+    (left / "lock").touch()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    run_under("true")
+    assert list(tmp_path.iterdir()) == []

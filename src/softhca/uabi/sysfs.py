@@ -6,8 +6,11 @@ business. Files are read-only, as far as their owner is concerned.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from softhca.uabi.shared_device import SharedDevice
@@ -40,6 +43,24 @@ def gid_text(raw: bytes) -> str:
     return ":".join(raw[at : at + 2].hex() for at in range(0, 16, 2))
 
 
+# A tree's directory, and the file in it that its supervisor holds a lock of.
+_PREFIX = "softhca-sysfs-"
+_LOCK = "lock"
+
+
+def _remove_stale(places: Path) -> None:
+    """Removes trees of supervisors that were killed before they had a guardian."""
+    for top in places.glob(f"{_PREFIX}*"):
+        # Others' trees, and those that go or come just now, are left alone.
+        with suppress(OSError):
+            lock = os.open(top / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(top, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
 class SysfsTree:
     """The generated tree.
 
@@ -48,7 +69,11 @@ class SysfsTree:
     """
 
     def __init__(self) -> None:
-        self.top = Path(tempfile.mkdtemp(prefix="softhca-"))
+        _remove_stale(Path(tempfile.gettempdir()))
+        self.top = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        # Held as long as this process lives: a tree that nobody holds is a killed supervisor's.
+        self._lock = os.open(self.top / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for directory in SHOWN.values():
             (self.top / directory).mkdir()
         self._put("infiniband_verbs/abi_version", str(ABI_VERSION))
@@ -56,6 +81,7 @@ class SysfsTree:
     def remove(self) -> None:
         """Removes the tree; descriptors of it that programs have stay good."""
         shutil.rmtree(self.top, ignore_errors=True)
+        os.close(self._lock)
 
     def _put(self, path: str, text: str) -> None:
         file = self.top / path
