@@ -25,7 +25,7 @@ from softhca.verbs.callback_cq import CallbackCQ, process_cq_direct
 from softhca.verbs.comp_channel import CompChannel
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
-from softhca.verbs.device import Device, open
+from softhca.verbs.device import Device
 from softhca.verbs.dm import DM, DeviceMR
 from softhca.verbs.enums import (
     Access,
@@ -60,6 +60,7 @@ from softhca.verbs.gid import GID
 from softhca.verbs.mr import MR, Sge
 from softhca.verbs.mr_buffer import MRBuffer
 from softhca.verbs.mw import MW, BindInfo, inc_rkey
+from softhca.verbs.opening import open
 from softhca.verbs.pd import PD
 from softhca.verbs.qp import QP
 from softhca.verbs.qp_info import QP_INFO_BYTES, QPInfo

@@ -7,8 +7,9 @@ from typing import Any
 
 from softhca import _adapter
 from softhca.verbs.checks import unsigned
-from softhca.verbs.device import Device, mtu_code
+from softhca.verbs.device import Device
 from softhca.verbs.errors import VerbsError
+from softhca.verbs.opening import mtu_code
 
 
 class Switch:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from softhca import _adapter
-from softhca.verbs.device import Device, icrc_level, is_windows_2a, mtu_code
+from softhca.verbs.device import Device
 from softhca.verbs.enums import IcrcLevel, Mtu
 from softhca.verbs.gid import GID, GIDLike
+from softhca.verbs.opening import icrc_level, is_windows_2a, mtu_code
 
 
 def open_simulated(
