@@ -1,6 +1,6 @@
-"""Random walks over verbs: new seeds on every run, and those that once failed.
+"""Random walks over verbs: the same seeds on every run, and those that once failed.
 
-SOFTHCA_SEEDS in the environment says how many new ones; the long check takes tens of thousands.
+SOFTHCA_SEEDS in the environment adds so many new ones; the long check takes tens of thousands.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import pytest
 from .random_walk import walk
 
 # Seeds that once failed, by what was wrong.
-CORPUS: list[int] = []
+CORPUS = [
+    10131,  # A lost part of a READ's answer is asked for during an RNR delay: the checker was wrong.
+]
 
-SEEDS = int(os.environ.get("SOFTHCA_SEEDS", "30"))
+SEEDS = int(os.environ.get("SOFTHCA_SEEDS", "0"))
 
 
-@pytest.mark.parametrize("seed", [*range(1, 11), *CORPUS])
+@pytest.mark.parametrize("seed", [*range(1, 31), *CORPUS])
 def test_known_seeds(seed: int) -> None:
     assert walk(seed) > 10
 

@@ -68,6 +68,7 @@ class _Side:
     complained: set[int] = field(default_factory=set)  # Sequence NAKs.
     waits_until_ns: int = 0  # Since the first of several RNR NAKs.
     silent_until_ns: int = 0  # The same, where nothing may be sent meanwhile.
+    asked_to_read: bool = False
     unanswered: set[int] = field(default_factory=set)
     payloads: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -136,6 +137,7 @@ class Invariants:
             self._wrong(record, "sends again before the time that the peer asked for is over")
         if packet.opcode not in _ANSWERS:
             side.unanswered.add(packet.psn)
+            side.asked_to_read |= packet.opcode == _READ_REQUEST
 
     def _acknowledged(self, record: Record, side: _Side, psn: int) -> None:
         # A READ takes a PSN for each packet of its answer.
@@ -185,7 +187,8 @@ class Invariants:
         if not waits_already:
             side.waits_until_ns = record.at_ns + packet.rnr_ns
         # Only where nothing else is under way, whose answer might be missing and asked for at once.
-        if not waits_already and side.unanswered == {packet.psn}:
+        # Of a READ, any part of the answer may be.
+        if not waits_already and not side.asked_to_read and side.unanswered == {packet.psn}:
             side.silent_until_ns = record.at_ns + packet.rnr_ns
 
     def _wrote(self, record: Record) -> None:
