@@ -14,7 +14,7 @@ from .random_walk import walk
 
 # Seeds that once failed, by what was wrong.
 CORPUS = [
-    10131,  # A lost part of a READ's answer is asked for during an RNR delay: the checker was wrong.
+    10131,  # A lost part of a READ's answer is asked for during an RNR delay: the checker erred.
 ]
 
 SEEDS = int(os.environ.get("SOFTHCA_SEEDS", "0"))
