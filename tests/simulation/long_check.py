@@ -16,14 +16,16 @@ from .random_walk import walk
 
 
 def rnr_retries_are_restored(fabric: Fabric) -> None:
-    """Each message is met with as many RNR NAKs as are allowed; none is met with more."""
+    """Each message is met with as many RNR NAKs as are allowed, and waits as long as they ask."""
     pair = Pair(fabric, rnr_retry=2)
     a, b = pair.a, pair.b
     for _ in range(4):
         b.qp.post_recv(hca.Recv(b.mr[:100]))
-        with fabric.faults.rnr(tries=2, destination=b.device):
+        start_ns = fabric.now_ns
+        with fabric.faults.rnr(tries=2, timer_code=14, destination=b.device):
             a.qp.post_send(hca.Send(a.mr[:5], signaled=True))
             a.next().raise_for_status()
+        assert fabric.now_ns - start_ns >= 2 * 1_280_000, "it did not wait for the receiver"
 
 
 def retries_are_restored(fabric: Fabric) -> None:

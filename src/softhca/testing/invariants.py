@@ -47,7 +47,6 @@ class _Packet:
     opcode: int
     psn: int
     payload: bytes
-    rnr_ns: int  # How long an RNR NAK asks to wait.
 
 
 @dataclass
@@ -66,10 +65,6 @@ class _Side:
     last_receive: int | None = None
     reads: set[int] = field(default_factory=set)
     complained: set[int] = field(default_factory=set)  # Sequence NAKs.
-    waits_until_ns: int = 0  # Since the first of several RNR NAKs.
-    silent_until_ns: int = 0  # The same, where nothing may be sent meanwhile.
-    asked_to_read: bool = False
-    unanswered: set[int] = field(default_factory=set)
     payloads: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -119,8 +114,7 @@ class Invariants:
     def _sent(self, record: Record) -> None:
         decoded = _adapter.Packet.decode(record.data)
         syndrome = decoded.syndrome
-        rnr_ns = _adapter.rnr_delay_ns(syndrome & 31) if syndrome >> 5 == 1 else 0
-        packet = _Packet(decoded.opcode, decoded.psn, decoded.payload, rnr_ns)
+        packet = _Packet(decoded.opcode, decoded.psn, decoded.payload)
         self._packets[record.packet] = packet
         if record.b == 2 or not _is_rc(packet.opcode):
             return
@@ -133,11 +127,6 @@ class Invariants:
             if packet.psn in side.complained:
                 self._wrong(record, f"complains of PSN {packet.psn} a second time")
             side.complained.add(packet.psn)
-        elif packet.opcode not in _ANSWERS and record.at_ns < side.silent_until_ns:
-            self._wrong(record, "sends again before the time that the peer asked for is over")
-        if packet.opcode not in _ANSWERS:
-            side.unanswered.add(packet.psn)
-            side.asked_to_read |= packet.opcode == _READ_REQUEST
 
     def _acknowledged(self, record: Record, side: _Side, psn: int) -> None:
         # A READ takes a PSN for each packet of its answer.
@@ -152,13 +141,7 @@ class Invariants:
         written = self._written.pop(record.packet, b"")
         if packet is None or not _is_rc(packet.opcode) or record.text:
             return
-        if packet.opcode in _ACKNOWLEDGES and packet.rnr_ns:
-            self._told_to_wait(record, packet)
         if packet.opcode in _ANSWERS:
-            if not packet.rnr_ns:
-                side = self._side(record)
-                side.silent_until_ns = 0  # A doubled request may have found a receive meanwhile.
-                side.unanswered = {psn for psn in side.unanswered if _behind(packet.psn, psn)}
             return
         side = self._side(record)
         psn = packet.psn
@@ -180,16 +163,6 @@ class Invariants:
             if psn in side.executed:
                 self._wrong(record, f"executes the atomic of PSN {psn} a second time")
             side.executed[psn] = record.packet
-
-    def _told_to_wait(self, record: Record, packet: _Packet) -> None:
-        side = self._side(record)
-        waits_already = record.at_ns < side.waits_until_ns
-        if not waits_already:
-            side.waits_until_ns = record.at_ns + packet.rnr_ns
-        # Only where nothing else is under way, whose answer might be missing and asked for at once.
-        # Of a READ, any part of the answer may be.
-        if not waits_already and not side.asked_to_read and side.unanswered == {packet.psn}:
-            side.silent_until_ns = record.at_ns + packet.rnr_ns
 
     def _wrote(self, record: Record) -> None:
         if record.packet:
