@@ -12,7 +12,7 @@ from softhca._adapter import FabricStop
 from softhca.testing.errors import DeadlockError
 
 if TYPE_CHECKING:
-    from softhca.testing.fabric import Fabric
+    from softhca.testing.virtual_time import VirtualTime
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ _LONGEST_S = 1e9
 class _Selector(selectors.DefaultSelector):
     """Descriptors that become readable in virtual time."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: VirtualTime) -> None:
         super().__init__()
         self._fabric = fabric
         self._order: dict[int, int] = {}
@@ -72,7 +72,7 @@ class _Selector(selectors.DefaultSelector):
 class FabricEventLoop(asyncio.SelectorEventLoop):
     """An asyncio loop in the virtual time of a fabric."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: VirtualTime) -> None:
         super().__init__(_Selector(fabric))
         self._fabric = fabric
         self._clock_resolution = 1e-9
@@ -82,7 +82,7 @@ class FabricEventLoop(asyncio.SelectorEventLoop):
         return self._fabric.now_ns / 1e9
 
 
-def run_asyncio(fabric: Fabric, main: Coroutine[Any, Any, T]) -> T:
+def run_asyncio(fabric: VirtualTime, main: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine and all its tasks; see `Fabric.run_async`."""
     with asyncio.Runner(loop_factory=lambda: FabricEventLoop(fabric)) as runner:
         loop = runner.get_loop()
@@ -98,7 +98,7 @@ def run_asyncio(fabric: Fabric, main: Coroutine[Any, Any, T]) -> T:
 class _TrioClock:
     """A clock of trio (trio.abc.Clock): time passes when no task has anything to do."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: VirtualTime) -> None:
         self._fabric = fabric
         self._looked = False  # At the descriptors, since time last passed.
         self.stuck: DeadlockError | None = None
@@ -131,7 +131,7 @@ class _TrioClock:
         return 0
 
 
-def run_trio(fabric: Fabric, main: Callable[..., Awaitable[T]], *args: Any) -> T:
+def run_trio(fabric: VirtualTime, main: Callable[..., Awaitable[T]], *args: Any) -> T:
     """Runs an async function under trio; see `Fabric.run_trio`."""
     import trio
 

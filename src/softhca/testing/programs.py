@@ -10,7 +10,7 @@ from softhca._adapter import FabricStop
 from softhca.testing.errors import DeadlockError, FabricError
 
 if TYPE_CHECKING:
-    from softhca.testing.fabric import Fabric
+    from softhca.testing.virtual_time import VirtualTime
 
 E = TypeVar("E")
 _NEVER = (1 << 64) - 1
@@ -118,7 +118,7 @@ class Program:
 class Programs:
     """The programs of one fabric, and whose turn it is."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: VirtualTime) -> None:
         self._fabric = fabric
         self._programs: list[Program] = []
         self._by_thread: dict[int, Program] = {}

@@ -19,7 +19,7 @@ from softhca.verbs.enums import SendFlags, WrOpcode
 from softhca.verbs.mr import MR, Sge
 
 if TYPE_CHECKING:
-    from softhca.testing.fabric import Fabric
+    from softhca.testing.virtual_time import VirtualTime
 
 _SOURCES = frozenset(
     {
@@ -68,9 +68,9 @@ class MemoryWatch:
         races: What was found, in order.
     """
 
-    def __init__(self, fabric: Fabric, poison: bool) -> None:
+    def __init__(self, fabric: VirtualTime, poison: bool) -> None:
         self.races: list[str] = []
-        self._fabric: Fabric = weakref.proxy(fabric)
+        self._fabric: VirtualTime = weakref.proxy(fabric)
         self._poison = poison
         self._posted: dict[tuple[int, int], deque[_Posted]] = {}
         self._seen = len(fabric.trace)

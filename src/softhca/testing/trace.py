@@ -17,7 +17,7 @@ from softhca.verbs.errors import VerbsError
 from softhca.verbs.mr import MR
 
 if TYPE_CHECKING:
-    from softhca.testing.fabric import Fabric
+    from softhca.testing.virtual_time import VirtualTime
 
 _BATCH = 4096
 
@@ -126,7 +126,7 @@ class SavedTrace(AnyTrace):
 class Trace(AnyTrace):
     """The records of a fabric, the oldest that are kept first."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: VirtualTime) -> None:
         self._fabric = weakref.proxy(fabric)
 
     @property

@@ -1,0 +1,200 @@
+"""Hosts, links and switches of a fabric, and who reaches whom."""
+
+from __future__ import annotations
+
+import errno
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from softhca import _adapter
+from softhca.testing.errors import FabricError
+from softhca.testing.links import Link, Switch, shape_of
+from softhca.testing.simulation import simulated_hca
+from softhca.verbs.device import Device
+from softhca.verbs.errors import VerbsError
+from softhca.verbs.gid import GID, GIDLike
+
+E = TypeVar("E")
+
+# The same on every machine, unlike the number of its processors.
+_VECTORS = 4
+# Where buffers of the first host begin for its peers; the next host's begin so much later.
+_ADDRESSES_PER_HOST = 1 << 40
+_PAGE = 4096
+
+
+class _World:
+    """A fabric as one of its devices knows it."""
+
+    def __init__(self, fabric: Network, number: int) -> None:
+        self._fabric = fabric
+        self.num_comp_vectors = _VECTORS
+        self._next_address = (number + 1) * _ADDRESSES_PER_HOST
+
+    def wait(self, take: Callable[[], E | None], timeout: float | None, what: str) -> E:
+        return self._fabric.wait(take, timeout, what)
+
+    def address_for(self, address: int, length: int) -> int:
+        # What alignment within a word decides must be as it is in memory.
+        first = self._next_address + address % 8
+        self._next_address += (length + 8 + 2 * _PAGE - 1) // _PAGE * _PAGE
+        return first
+
+
+class Network(ABC):
+    """The part of a fabric that says what there is.
+
+    Attributes:
+        seed: Of everything that is drawn.
+        devices: The devices of the hosts, in order.
+        switches: In order.
+        links: In order.
+    """
+
+    def __init__(self, native: _adapter.Fabric, seed: int, link: dict[str, Any]) -> None:
+        self.seed = seed
+        self._defaults = link
+        self._native = native
+        self.devices: list[Device] = []
+        self.switches: list[Switch] = []
+        self.links: list[Link] = []
+        self._checked_links = 0
+
+    @abstractmethod
+    def wait(self, take: Callable[[], E | None], timeout: float | None, what: str) -> E:
+        """Lets things happen until `take()` gives something; what blocking waits of devices do."""
+
+    @abstractmethod
+    def _polled_nothing(self) -> None:
+        """A poll found nothing: something may happen meanwhile."""
+
+    def host(
+        self, name: str | None = None, *, gid: GIDLike | None = None, **options: Any
+    ) -> Device:
+        """Adds a host with an adapter, and returns the device.
+
+        Args:
+            name: What traces and messages call it; by default h1, h2 and so on.
+            gid: Its address; by default 10.0.0.1, 10.0.0.2 and so on.
+            options: As for `open_simulated`: mtu, icrc, limits, retry_early, windows.
+
+        Raises:
+            VerbsError: EADDRINUSE, if another host has the address.
+        """
+        number = len(self.devices)
+        address = (
+            gid
+            if gid is not None
+            else f"10.{(number + 1) >> 16}.{(number + 1) >> 8 & 255}.{(number + 1) & 255}"
+        )
+        options.setdefault("mtu", self._defaults["mtu"])
+        seed = (self.seed * 1_000_003 + number) % (1 << 63)
+        if any(other.gid == GID(address) for other in self.devices):
+            raise VerbsError(errno.EADDRINUSE, "gid", address, "is another host's")
+        hca = simulated_hca(address, seed=seed, **options)
+        self._native.add_host(hca)
+        device = Device(hca, name=name or f"h{number + 1}", seed=seed, world=_World(self, number))
+        self.devices.append(device)
+        fabric = weakref.ref(self)  # The adapter must not keep what keeps it.
+
+        def idle() -> None:
+            here = fabric()
+            if here is not None:
+                here._polled_nothing()
+
+        device.adapter.set_idle(idle)
+        return device
+
+    def hosts(self, count: int, **options: Any) -> list[Device]:
+        """Adds several hosts and returns their devices."""
+        return [self.host(**options) for _ in range(count)]
+
+    def switch(self, name: str | None = None) -> Switch:
+        """Adds a switch; `link` joins it to hosts and other switches."""
+        made = Switch(self._native.add_switch(), name or f"s{len(self.switches) + 1}")
+        self.switches.append(made)
+        return made
+
+    def link(self, a: Device | Switch, b: Device | Switch, **shape: Any) -> Link:
+        """Joins two hosts or switches.
+
+        With the first link, hosts reach each other only where links lead. Packets take the shortest
+        way; of several that are as short, a flow keeps to one.
+
+        Args:
+            a: One end.
+            b: The other.
+            shape: gbps, latency_ns, mtu; queue_bytes, the most that waits for the link at a switch;
+                mark_bytes, (from, to): congestion marks begin at so much waiting, and all packets
+                are marked beyond the second.
+
+        Raises:
+            VerbsError: EINVAL, for an end of another fabric, or the same twice.
+        """
+        if a is b:
+            raise VerbsError(errno.EINVAL, "b", b, "is the same as a")
+        values = shape_of(**{**self._defaults, **shape})
+        number = self._native.connect(self._node("a", a), self._node("b", b), values)
+        made = Link(self._native, number, a, b, values)
+        self.links.append(made)
+        return made
+
+    def star(self, count: int, **shape: Any) -> list[Device]:
+        """Adds hosts around a new switch, and returns their devices."""
+        middle = self.switch()
+        devices = self.hosts(count)
+        for device in devices:
+            self.link(device, middle, **shape)
+        return devices
+
+    def _node(self, argument: str, end: Device | Switch) -> int:
+        if isinstance(end, Switch):
+            if end in self.switches:
+                return end.node
+        elif end in self.devices:
+            return self._native.node_of_host(self.devices.index(end))
+        raise VerbsError(errno.EINVAL, argument, end, "must be a host or switch of this fabric")
+
+    def host_number(self, device: Device) -> int:
+        """Number of a host, from 0.
+
+        Raises:
+            VerbsError: EINVAL, if it is of another fabric.
+        """
+        if device not in self.devices:
+            raise VerbsError(errno.EINVAL, "device", device, "is no host of this fabric")
+        return self.devices.index(device)
+
+    def name_of(self, host: int) -> str:
+        """Name of a host by its number, from 0."""
+        return self.devices[host].name
+
+    def _check_links(self) -> None:
+        """Refuses a topology in which somebody can reach nobody, before packets are lost to it."""
+        known = len(self.links) + len(self.devices) + len(self.switches)
+        if known == self._checked_links:
+            return
+        self._checked_links = known
+        if not self.links:
+            if self.switches:
+                raise FabricError(f"switch {self.switches[0].name} is linked to nothing")
+            return
+        joined: set[int] = set()
+        waiting: list[Device | Switch] = [self.links[0].a]
+        ends = [(id(link.a), id(link.b), link) for link in self.links]
+        while waiting:
+            one = waiting.pop()
+            if id(one) in joined:
+                continue
+            joined.add(id(one))
+            for a, b, link in ends:
+                if id(one) in (a, b):
+                    waiting.append(link.b if a == id(one) else link.a)
+        everybody: list[Device | Switch] = [*self.devices, *self.switches]
+        alone = [end.name for end in everybody if id(end) not in joined]
+        if alone:
+            raise FabricError(
+                f"no way leads from {', '.join(alone)} to {self.links[0].a.name}: link them"
+            )
