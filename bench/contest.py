@@ -1,0 +1,43 @@
+"""What a question is given: how long it may take, and the way to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.findings import Finding, Goal, Unit
+from bench.ratios import summarise
+from bench.turns import Measure, take_turns
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """How thorough a run is.
+
+    Attributes:
+        rounds: Turns that must count of each contestant.
+        seconds: What one comparison may take.
+        peers: Whether others than us take part.
+    """
+
+    rounds: int = 7
+    seconds: float = 20.0
+    peers: bool = True
+
+    def compare(
+        self,
+        what: str,
+        goal: Goal,
+        probe: tuple[str, Measure],
+        unit: Unit,
+        contestants: Mapping[str, Measure],
+        *,
+        absent: Mapping[str, str] | None = None,
+        size: int = 0,
+    ) -> Finding:
+        """Lets the contestants take turns; the first of them is the one that the goal is for."""
+        letter, read = probe
+        turns = take_turns(read, contestants, self.rounds, self.seconds)
+        summaries = {name: summarise(taken) for name, taken in turns.items()}
+        ours = next(iter(contestants))
+        return Finding(what, goal, ours, letter, unit, summaries, dict(absent or {}), size)

@@ -1,0 +1,1 @@
+"""One question a file. Each has TITLE, and `ask(contest)` that gives findings as they come."""
