@@ -79,7 +79,12 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
       continue;
     }
     qp->listed = false;
-    sent = qp->next_packet(buffer, out);
+    if (qp->local != nullptr) {
+      s.schedule(*qp);
+      continue;
+    }
+    Outlet outlet{.buffer = buffer, .wire = &out};
+    sent = qp->next_packet(outlet);
     if (sent) {
       s.schedule(*qp);
     }

@@ -69,6 +69,7 @@ struct AdapterConfig {
   bool port_active = true;  // The port's link, to begin with.
   bool retry_early = true;  // Probe for lost tails before the ACK timer runs out.
   bool windows_2a = false;  // Type 2 windows are 2A instead of 2B.
+  bool shortcut = false;    // Connected queue pairs of one adapter exchange packets as values.
   Limits limits;
 };
 
@@ -137,6 +138,18 @@ class Adapter {
   // When advance() has something to do; kNever if not. Ask again after any other call.
   std::uint64_t next_deadline_ns() const;
   void advance(std::uint64_t now_ns);
+
+  // --- adapters that share memory with this one, itself included (exchange.cpp)
+  // Moves packets on their way to them, for as long as a caller may be kept waiting. True: there
+  // are more.
+  bool exchange(std::uint64_t now_ns);
+  // A packet from one of them. False: its payload could not be read, and it was dropped.
+  bool receive_local(const Route& route, const Packet& packet, std::uint64_t now_ns);
+  // One of our packets was refused so.
+  void payload_unreadable(std::uint32_t qpn, const Packet& packet, std::uint64_t now_ns);
+  // Whether there are packets for the wire, or events since told(), for whoever looks after both.
+  bool wants_driver() const;
+  void told();
 
   // --- device
   // ------------------------------------------------------------------------------------------------------

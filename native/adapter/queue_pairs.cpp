@@ -251,6 +251,9 @@ Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t m
   const bool has_pkey = (mask & kQpPkeyIndex) != 0;
   const std::uint16_t pkey = has_pkey ? s.config.pkeys[attr.pkey_index] : std::uint16_t{0xffff};
   const Status status = qp->modify(attr, mask, route, pkey);
+  if (status.ok() && (mask & kQpAv) != 0 && qp->init.type != QpType::UD) {
+    qp->local = s.path_to(route.destination);
+  }
   if (status.ok() && (mask & kQpAltPath) != 0 && qp->init.type != QpType::UD) {
     qp->migration.load(s.route_to(attr.alt_ah_attr, qpn), s.config.pkeys[attr.alt_pkey_index]);
   }

@@ -69,6 +69,7 @@ void Adapter::State::complete(CompletionQueue& cq, const Completion& completion)
 void Adapter::State::notify(const CompletionQueue& cq) {
   ++activity;
   if (cq.channel != 0) {
+    untold = true;
     completion_events.push_back({cq.handle(), cq.channel});
   }
 }
@@ -90,12 +91,13 @@ void Adapter::State::raise(EventType type, std::uint32_t object) {
     observer->raised(type, object);
   }
   async_events.push(type, object);
+  untold = true;
 }
 
 void Adapter::State::schedule(QueuePair& qp) {
   if (!qp.listed) {
     qp.listed = true;
-    ready.push_back(qp.qpn);
+    (qp.local != nullptr ? ready_local : ready).push_back(qp.qpn);
   }
 }
 

@@ -58,6 +58,9 @@ struct Adapter::State final : Services {
   // Ends every call that may have added completions: an overflowed CQ takes its queue pairs to
   // error.
   void settle_overflows();
+  // Where connected queue pairs send to this address without a wire; null: they do not.
+  LocalPath* path_to(const Gid& gid);
+  bool send_locally(QueuePair& qp);
   bool completes_through_xrc(const QueuePair& qp, const CompletionQueue& cq);
   // A region is gone that may have lain in device memory.
   void leave_device_memory(std::uint32_t mr);
@@ -68,6 +71,14 @@ struct Adapter::State final : Services {
   Status post_to(QueuePair& qp, const SendWr& wr, std::uint64_t cqe);
   void deliver(QueuePair& qp, const Packet& packet, const Route& route, std::size_t bytes,
                ReceiveReport& report);
+
+  // Back to this adapter.
+  struct SelfPath final : LocalPath {
+    explicit SelfPath(State& state) : adapter(state) {}
+    bool has_room() override { return true; }
+    void send(const LocalPacket& packet) override;
+    State& adapter;
+  };
 
   AdapterConfig config;
   Random random;
@@ -83,12 +94,17 @@ struct Adapter::State final : Services {
   QpTable qps;
   QpTimers timers;
   IcrcTrust icrc_trust;
-  std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets.
+  std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets for the wire.
+  std::deque<std::uint32_t> ready_local;  // And for adapters of this host.
+  SelfPath self{*this};
+  LocalPacket leaving;  // Keeps its storage.
+  std::vector<std::uint8_t> leaving_bytes = std::vector<std::uint8_t>(kMaxDatagramBytes);
   EventList async_events;
   bool port_active;
   bool failed = false;  // For good.
   std::deque<CompletionEvent> completion_events;
   std::uint64_t activity = 0;  // Completions and events that there ever were.
+  bool untold = false;         // There are events that nobody has been told of.
   // When moderated CQs let go of their events, and which.
   std::set<std::pair<std::uint64_t, std::uint32_t>> held_back;
   std::vector<std::uint32_t> overflowed_cqs;

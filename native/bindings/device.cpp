@@ -76,7 +76,7 @@ void demand_driver(const DriverError& error) {
 Hca* open(const std::string& address, const std::string& capture_path, const Rates& send_faults,
           const Rates& receive_faults, std::uint64_t fault_seed, std::uint64_t seed,
           IcrcLevel icrc_level, std::uint8_t max_mtu, const LimitsDict& limits, bool windows_2a,
-          bool trains, std::shared_ptr<SharedFaults> fault_rules) {
+          bool trains, bool shortcut, std::shared_ptr<SharedFaults> fault_rules) {
   OpenOptions options;
   options.fault_rules = std::move(fault_rules);
   options.address = address;
@@ -90,6 +90,7 @@ Hca* open(const std::string& address, const std::string& capture_path, const Rat
   options.limits = limits_of(limits);
   options.windows_2a = windows_2a;
   options.trains = trains;
+  options.shortcut = shortcut;
   OpenedDevice device;
   DriverError error;
   {
@@ -159,7 +160,7 @@ void bind_opening(HcaClass& hca) {
                   nb::arg("send_faults"), nb::arg("receive_faults"), nb::arg("fault_seed"),
                   nb::arg("seed"), nb::arg("icrc_level"), nb::arg("max_mtu"), nb::arg("limits"),
                   nb::arg("windows_2a") = false, nb::arg("trains") = true,
-                  nb::arg("fault_rules") = nb::none(),
+                  nb::arg("shortcut") = true, nb::arg("fault_rules") = nb::none(),
                   "An adapter on the wire, with a driver of its own.")
       .def("close", &Hca::close, nb::call_guard<GilReleased>());
 }

@@ -212,6 +212,13 @@ void Driver::learn_from_yield(bool paid) {
   yield_after_ns_.store(paid ? kYieldToPeerNs : kYieldAfterNs, std::memory_order_relaxed);
 }
 
+bool Driver::settle_locally(std::uint64_t now_ns) {
+  Adapter& adapter = guarded_->adapter;
+  const bool more = adapter.exchange(now_ns);
+  return more || adapter.wants_driver() ||
+         adapter.next_deadline_ns() < armed_ns_.load(std::memory_order_relaxed);
+}
+
 // A caller's share of the work. What is left when it has done enough goes to the thread.
 void Driver::pump(unsigned work) {
   if (progress(work, kCallerRounds) != Outcome::MORE) return;
@@ -235,7 +242,9 @@ Driver::Outcome Driver::progress(unsigned work, int max_rounds) {
       more = engine_->round(receive, more || (bits & kTransmit) != 0);
     } while (more && ++rounds < max_rounds);
     ++rounds;
-    timer_.arm(engine_->deadline_ns(), monotonic_ns());
+    const std::uint64_t deadline_ns = engine_->deadline_ns();
+    timer_.arm(deadline_ns, monotonic_ns());
+    armed_ns_.store(deadline_ns, std::memory_order_relaxed);
     if (engine_->wire().failure() != 0) wire_lost_.store(true);
     leave();
     if (more) return Outcome::MORE;

@@ -70,8 +70,9 @@ class Driver {
     const std::uint64_t now_ns = monotonic_ns();
     std::unique_lock lock(guarded_->mutex);
     auto result = function(guarded_->adapter, now_ns);
+    const bool due = settle_locally(now_ns);
     lock.unlock();
-    pump(kTransmit);
+    if (due) pump(kTransmit);
     return result;
   }
 
@@ -104,6 +105,8 @@ class Driver {
   DriverError start_thread();
   void abandon();
 
+  // Under the lock: moves what stays on this host. True: the engine has something to do besides.
+  bool settle_locally(std::uint64_t now_ns);
   bool be_patient();
   void learn_from_yield(bool paid);
   void pump(unsigned work);
@@ -142,7 +145,8 @@ class Driver {
 
   std::atomic<bool> closed_{false};
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> work_left_{false};  // A caller stopped with work to do; the thread goes on.
+  std::atomic<std::uint64_t> armed_ns_{0};  // When the engine is due at the latest.
+  std::atomic<bool> work_left_{false};      // A caller stopped with work to do; the thread goes on.
   std::atomic<ThreadState> thread_state_{ThreadState::RUNNING};
   std::atomic<std::uint64_t> last_poll_ns_{0};
   std::atomic<std::uint64_t> yield_after_ns_;  // How long a caller polls until it yields.

@@ -57,7 +57,8 @@ bool Engine::round(bool receive, bool transmit) {
   const bool arrived = fetch(receive || released);
   // A poll that finds nothing new leaves the adapter, and its lock, alone.
   const bool lost = wire_->failure() != 0 && !told_lost_;
-  if (!arrived && !transmit && !lost && now_ns < adapter_deadline_ns_ && !wire_->blocked())
+  if (!arrived && !transmit && !lost && now_ns < adapter_deadline_ns_ && !wire_->blocked() &&
+      !more_locally_)
     return false;
   const bool was_stuck = to_wire_.taken < to_wire_.count;
   run_adapter(now_ns);
@@ -68,6 +69,7 @@ bool Engine::round(bool receive, bool transmit) {
   note_promises(now_ns);
   tell_links(now_ns);
   if (wire_->failure() != 0 && !told_lost_) return true;
+  if (more_locally_) return true;
   if (to_loopback_.count > 0 || from_wire_.count == kLinkBatch) return true;
   return (was_stuck || filled_count_ == kLinkBatch) && !wire_->blocked();
 }
@@ -114,6 +116,7 @@ void Engine::run_adapter(std::uint64_t now_ns) {
   deliver(adapter, from_wire_, now_ns);
   deliver(adapter, from_loopback_, now_ns);
   if (adapter.next_deadline_ns() <= now_ns) adapter.advance(now_ns);
+  more_locally_ = adapter.exchange(now_ns);
   fill(adapter, now_ns);
   drain_events(adapter);
   adapter_deadline_ns_ = adapter.next_deadline_ns();
@@ -144,6 +147,7 @@ void Engine::fill(Adapter& adapter, std::uint64_t now_ns) {
 }
 
 void Engine::drain_events(Adapter& adapter) {
+  adapter.told();
   completion_sinks_.notify_all(adapter);
   async_bell_.set(adapter.has_event());
 }

@@ -78,6 +78,7 @@ class Engine {
   std::vector<OutgoingPacket> filled_;  // This round's, for the capture.
   std::size_t filled_count_ = 0;
   std::unique_ptr<std::uint8_t[]> buffers_;
+  bool more_locally_ = false;              // The adapter has packets for its own host.
   bool told_lost_ = false;                 // The adapter knows that the wire is lost.
   std::uint64_t adapter_deadline_ns_ = 0;  // 0: the first round asks.
   std::uint64_t links_due_ns_ = kNever;    // A link wants its turn then.

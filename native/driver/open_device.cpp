@@ -64,6 +64,9 @@ DriverError open_device(const OpenOptions& options, OpenedDevice& device) {
   config.icrc_level = options.icrc_level;
   config.active_mtu = std::min(config.active_mtu, options.max_mtu);
   config.windows_2a = options.windows_2a;
+  // What is captured or damaged on its way must have a way.
+  config.shortcut = options.shortcut && options.capture_path.empty() && !options.faults.any() &&
+                    options.fault_rules == nullptr;
   config.limits = options.limits;
   opened.adapter = std::make_shared<GuardedAdapter>(std::move(config));
   opened.driver = std::make_unique<Driver>(

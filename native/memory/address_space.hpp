@@ -14,6 +14,9 @@ class AddressSpace {
  public:
   virtual ~AddressSpace() = default;
 
+  // Addresses are pointers of this process.
+  virtual bool is_direct() const { return false; }
+
   // User bytes into the adapter.
   virtual bool copy_in(std::uint64_t address, ByteSpan to) = 0;
   // The adapter's bytes out to the user.

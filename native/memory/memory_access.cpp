@@ -128,26 +128,68 @@ AccessFault MemoryTable::gather(std::uint32_t pd, std::span<const Sge> sges, std
           std::uint32_t, std::uint64_t) { return space.copy_in(at, out.subspan(done, step)); });
 }
 
-bool MemoryTable::put(AddressSpace& space, std::uint64_t at, ByteView from, std::uint32_t key,
+AccessFault MemoryTable::list(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
+                              std::uint64_t length, std::vector<MemoryPiece>& pieces,
+                              bool& listed) {
+  listed = true;
+  return walk(pd, sges, offset, length, 0,
+              [&](AddressSpace& space, std::uint64_t at, std::uint64_t, std::uint64_t step,
+                  std::uint32_t key, std::uint64_t) {
+                listed = listed && !is_watched(key);
+                pieces.push_back({&space, at, step});
+                return true;
+              });
+}
+
+AccessFault MemoryTable::list_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                                     std::uint64_t length, std::vector<MemoryPiece>& pieces,
+                                     bool& listed) {
+  AccessFault fault = check_remote(who, rkey, address, length, kAccessRemoteRead);
+  const auto note = [&](AddressSpace& space, std::uint64_t at, std::uint64_t, std::uint64_t step) {
+    pieces.push_back({&space, at, step});
+    return true;
+  };
+  listed = fault.ok() && !is_watched(rkey);
+  if (fault.ok() && !for_each_run(rkey, address, length, note)) {
+    fault = {Reason::MEMORY_GONE, rkey, address, length};
+  }
+  return fault;
+}
+
+// Somebody must be asked at each access whether the memory is still there.
+bool MemoryTable::is_watched(std::uint32_t key) const {
+  const KeySlot* slot = &slots_[key >> 8];
+  if (slot->is_window()) {
+    slot = &slots_[slot->under];
+  }
+  return slot->region.watched != nullptr;
+}
+
+bool MemoryTable::put(AddressSpace& space, std::uint64_t at, const Payload& from,
+                      std::uint64_t offset, std::uint64_t length, std::uint32_t key,
                       std::uint64_t address) {
   if (observer == nullptr) {
-    return space.copy_out(at, from);
+    return copy_payload(from, offset, space, at, length);
   }
-  std::vector<std::uint8_t> before(from.size());
-  if (!space.copy_in(at, before) || !space.copy_out(at, from)) {
+  std::vector<std::uint8_t> before(length);
+  std::vector<std::uint8_t> after(length);
+  if (!space.copy_in(at, before) || !copy_payload(from, offset, space, at, length) ||
+      !space.copy_in(at, after)) {
     return false;
   }
-  observer->wrote(key, address, before, from);
+  observer->wrote(key, address, before, after);
   return true;
 }
 
 AccessFault MemoryTable::scatter(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
-                                 ByteView in) {
-  return walk(pd, sges, offset, in.size(), kAccessLocalWrite,
-              [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step,
-                  std::uint32_t key, std::uint64_t address) {
-                return put(space, at, in.subspan(done, step), key, address);
-              });
+                                 const Payload& in) {
+  AccessFault fault = walk(pd, sges, offset, in.size(), kAccessLocalWrite,
+                           [&](AddressSpace& space, std::uint64_t at, std::uint64_t done,
+                               std::uint64_t step, std::uint32_t key, std::uint64_t address) {
+                             return put(space, at, in, done, step, key, address);
+                           });
+  fault.payload_gone = fault.reason == Reason::MEMORY_GONE && !is_readable(in);
+  return fault;
 }
 
 AccessFault MemoryTable::check_list(std::uint32_t pd, std::span<const Sge> sges,
@@ -176,14 +218,14 @@ AccessFault MemoryTable::read_remote(const Accessor& who, std::uint32_t rkey, st
 }
 
 AccessFault MemoryTable::write_remote(const Accessor& who, std::uint32_t rkey,
-                                      std::uint64_t address, ByteView in) {
+                                      std::uint64_t address, const Payload& in) {
   AccessFault fault = check_remote(who, rkey, address, in.size(), kAccessRemoteWrite);
   const auto copy = [&](AddressSpace& space, std::uint64_t at, std::uint64_t done,
                         std::uint64_t step) {
-    return put(space, at, in.subspan(done, step), rkey, address + done);
+    return put(space, at, in, done, step, rkey, address + done);
   };
   if (fault.ok() && !for_each_run(rkey, address, in.size(), copy)) {
-    fault = {Reason::MEMORY_GONE, rkey, address, in.size()};
+    fault = {Reason::MEMORY_GONE, rkey, address, in.size(), !is_readable(in)};
   }
   return fault;
 }

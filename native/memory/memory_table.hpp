@@ -13,6 +13,7 @@
 
 #include "memory/address_space.hpp"
 #include "memory/key_slot.hpp"
+#include "memory/payload.hpp"
 #include "vocabulary/bind_info.hpp"
 #include "vocabulary/enums.hpp"
 #include "vocabulary/observer.hpp"
@@ -28,6 +29,7 @@ struct AccessFault {
   std::uint32_t key = 0;
   std::uint64_t address = 0;
   std::uint64_t length = 0;
+  bool payload_gone = false;  // Nothing is wrong here, but what the sender had there is not there.
 
   bool ok() const { return reason == Reason::NONE; }
 };
@@ -120,7 +122,11 @@ class MemoryTable {
                      ByteSpan out);
   // Copies `in` to `offset` of the list; every region needs LOCAL_WRITE.
   AccessFault scatter(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
-                      ByteView in);
+                      const Payload& in);
+  // Appends where these bytes of the list lie, checked as gather() checks them. `listed` is false
+  // if they must not be reached without asking anew, each time.
+  AccessFault list(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
+                   std::uint64_t length, std::vector<MemoryPiece>& pieces, bool& listed);
   // Checks the whole list without touching a byte.
   AccessFault check_list(std::uint32_t pd, std::span<const Sge> sges, std::uint32_t access) const;
 
@@ -129,7 +135,10 @@ class MemoryTable {
   AccessFault read_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                           ByteSpan out);
   AccessFault write_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
-                           ByteView in);
+                           const Payload& in);
+  // The same as list(), for what a peer may read.
+  AccessFault list_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
+                          std::uint64_t length, std::vector<MemoryPiece>& pieces, bool& listed);
   AccessFault fetch_add(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                         std::uint64_t addend, std::uint64_t& original);
   AccessFault compare_swap(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
@@ -156,8 +165,9 @@ class MemoryTable {
 
  private:
   // Copies bytes out to the user, and tells.
-  bool put(AddressSpace& space, std::uint64_t at, ByteView from, std::uint32_t key,
-           std::uint64_t address);
+  bool put(AddressSpace& space, std::uint64_t at, const Payload& from, std::uint64_t offset,
+           std::uint64_t length, std::uint32_t key, std::uint64_t address);
+  bool is_watched(std::uint32_t key) const;
   // Takes a slot and gives it a handle, which is its first key.
   KeySlot& take_slot(KeyKind kind);
   void free_slot(KeySlot& slot);

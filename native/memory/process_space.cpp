@@ -6,6 +6,7 @@ namespace {
 
 class ProcessSpace final : public AddressSpace {
  public:
+  bool is_direct() const override { return true; }
   bool copy_in(std::uint64_t address, ByteSpan to) override {
     return guarded_copy(to.data(), pointer(address), to.size()) == 0;
   }

@@ -47,6 +47,9 @@ struct SendWqe {
   bool started = false;             // It has its PSNs.
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;  // PSNs that it takes: packets sent, or for READ, received.
+  // READ: packets that one request asks for. Pieces end at fixed places, so that a repeated request
+  // lies inside one that the peer has seen.
+  std::uint32_t read_chunk = 0;
 
   bool signaled() const { return (send_flags & kSendSignaled) != 0; }
   bool fence() const { return (send_flags & kSendFence) != 0; }

@@ -186,21 +186,27 @@ void Requester::on_read_response(const Packet& packet) {
   }
   const std::uint32_t number = static_cast<std::uint32_t>(psn_distance(wqe.first_psn, psn));
   const std::uint64_t offset = std::uint64_t{number} * qp_.mtu();
-  const std::uint64_t due = std::min<std::uint64_t>(qp_.mtu(), wqe.length - offset);
-  const bool ends_message = number + 1 == wqe.psn_count;
-  const bool ends_request = ends_message || (number + 1) % read_chunk_packets() == 0;
-  if (packet.payload.size() != due || (packet.info->has(kLast | kOnly) != ends_request) ||
+  const std::uint32_t end = number + packet.psns;
+  const std::uint64_t due = std::min(std::uint64_t{packet.psns} * qp_.mtu(), wqe.length - offset);
+  const bool ends_request = end == wqe.psn_count || end % wqe.read_chunk == 0;
+  if (packet.payload_bytes() != due || end > wqe.psn_count ||
+      psn_distance(psn_add(psn, packet.psns), highest_psn_) < 0 ||
+      (packet.info->has(kLast | kOnly) != ends_request) ||
       (packet.info->has(kHasAeth) && syndrome_kind(packet.aeth.syndrome) != SyndromeKind::ACK)) {
     bad_response();
     return;
   }
   const AccessFault fault =
-      qp_.services.memory.scatter(qp_.init.pd, qp_.sq.sges(index), offset, packet.payload);
+      qp_.services.memory.scatter(qp_.init.pd, qp_.sq.sges(index), offset, payload_of(packet));
+  if (fault.payload_gone) {
+    qp_.payload_unreadable = true;
+    return;
+  }
   if (!fault.ok()) {
     fail(index, WcStatus::LOC_PROT_ERR, fault, false);
     return;
   }
-  progress(psn_add(psn, 1));
+  progress(psn_add(psn, packet.psns));
 }
 
 void Requester::on_atomic_acknowledge(const Packet& packet) {
@@ -218,7 +224,7 @@ void Requester::on_atomic_acknowledge(const Packet& packet) {
   std::array<std::uint8_t, 8> original;
   std::memcpy(original.data(), &packet.atomic_original, original.size());
   const AccessFault fault =
-      qp_.services.memory.scatter(qp_.init.pd, qp_.sq.sges(index), 0, original);
+      qp_.services.memory.scatter(qp_.init.pd, qp_.sq.sges(index), 0, ByteView(original));
   if (!fault.ok()) {
     fail(index, WcStatus::LOC_PROT_ERR, fault, false);
     return;

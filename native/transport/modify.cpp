@@ -62,6 +62,8 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
   }
   if ((mask & kQpAv) != 0) {
     route = new_route;
+    local = nullptr;  // Until who knows the adapters of this host says otherwise.
+    copies_payload = false;
   }
   if ((mask & kQpPkeyIndex) != 0) {
     pkey = new_pkey;

@@ -86,6 +86,7 @@ void PathMigration::migrate() {
   attr.port_num = attr.alt_ah_attr.port;
   attr.timeout = attr.alt_timeout;
   qp_.route = route_;
+  qp_.local = nullptr;  // The other path is a network.
   qp_.pkey = pkey_;
   qp_.requester.configure();
   qp_.services.schedule(qp_);

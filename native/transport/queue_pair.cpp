@@ -83,7 +83,7 @@ bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t dat
     verdict = why;
     return false;
   };
-  count(&Counters::rcvd_pkts);
+  count(&Counters::rcvd_pkts, packet.psns);
   count(&Counters::rcvd_bytes, datagram_bytes);
   if (queue_pair_transport(packet.bth.opcode) != wire_transport(init.type)) {
     return drop(&Counters::rx_unknown_qp, "another service type");
@@ -116,17 +116,17 @@ bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t dat
 
 // Replies go first, but take turns with requests: a peer that reads without end would keep them
 // back until their retries are used up.
-bool QueuePair::next_packet(ByteSpan buffer, OutgoingPacket& out) {
+bool QueuePair::next_packet(Outlet& out) {
   const bool request_is_due = replied_last_;
   replied_last_ = false;
-  if (request_is_due && requester.next_packet(buffer, out)) {
+  if (request_is_due && requester.next_packet(out)) {
     return true;
   }
-  if (responder.next_packet(buffer, out)) {
+  if (responder.next_packet(out)) {
     replied_last_ = true;
     return true;
   }
-  return !request_is_due && requester.next_packet(buffer, out);
+  return !request_is_due && requester.next_packet(out);
 }
 
 void QueuePair::advance() { requester.advance(); }
@@ -148,7 +148,9 @@ Packet QueuePair::header(Operation operation, std::uint32_t psn, bool masked) co
 }
 
 void QueuePair::seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes,
-                     ByteSpan buffer, OutgoingPacket& out) {
+                     Outlet& outlet) {
+  const ByteSpan buffer = outlet.buffer;
+  OutgoingPacket& out = *outlet.wire;
   std::size_t end = header_bytes + payload_bytes;
   for (unsigned pad = 0; pad < packet.bth.pad_count; ++pad) {
     buffer[end++] = 0;
@@ -164,6 +166,32 @@ void QueuePair::seal(Packet& packet, std::size_t header_bytes, std::size_t paylo
   out.retransmitted = false;
   count(&Counters::sent_pkts);
   count(&Counters::sent_bytes, out.datagram.size());
+}
+
+void QueuePair::seal_local(const Packet& packet, std::uint32_t psns, ByteView payload,
+                           Outlet& outlet) {
+  LocalPacket& out = *outlet.local;
+  out.packet = packet;
+  out.packet.psns = psns;
+  out.packet.payload = payload;
+  out.packet.pieces = out.pieces;
+  out.packet.pieces_bytes = 0;
+  for (const MemoryPiece& piece : out.pieces) out.packet.pieces_bytes += piece.length;
+  out.route = route;
+  out.qpn = qpn;
+  count(&Counters::sent_pkts, psns);
+  count(&Counters::sent_bytes, wire_bytes(out.packet));
+}
+
+// A request goes again with a copy of its payload: either that can be made, or it fails here. An
+// answer is refused, as it would have been if the region had been found gone before it left.
+void QueuePair::on_unreadable(const Packet& packet) {
+  copies_payload = true;
+  if (packet.info->has(kResponse)) {
+    responder.on_unreadable(packet.bth.psn);
+  } else if (is_reliable()) {
+    requester.repeat_from(packet.bth.psn);
+  }
 }
 
 // --- completions and errors

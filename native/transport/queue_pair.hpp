@@ -10,7 +10,8 @@
 #include "queue/shared_receive_queue.hpp"
 #include "transport/attributes.hpp"
 #include "transport/counters.hpp"
-#include "transport/outgoing_packet.hpp"
+#include "transport/local_path.hpp"
+#include "transport/outlet.hpp"
 #include "transport/path_migration.hpp"
 #include "transport/requester.hpp"
 #include "transport/responder.hpp"
@@ -47,9 +48,11 @@ class QueuePair {
   // False when the packet was dropped; `verdict` then says why.
   bool receive(const Packet& packet, const Route& route, std::size_t datagram_bytes,
                const char*& verdict);
-  bool next_packet(ByteSpan buffer, OutgoingPacket& out);
+  bool next_packet(Outlet& out);
   std::uint64_t deadline_ns() const { return requester.deadline_ns(); }
   void advance();
+  // The adapter at the other end of `local` could not read the payload of this packet of ours.
+  void on_unreadable(const Packet& packet);
 
   // --- for the two halves
   // ------------------------------------------------------------------------------------------------
@@ -62,9 +65,10 @@ class QueuePair {
   }
   // A packet header with everything that does not depend on the request.
   Packet header(Operation operation, std::uint32_t psn, bool masked = false) const;
-  // Completes headers, pad and ICRC around a payload that lies where headers end in `buffer`.
-  void seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes, ByteSpan buffer,
-            OutgoingPacket& out);
+  // Completes headers, pad and ICRC around a payload that lies where headers end in the buffer.
+  void seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes, Outlet& out);
+  // The same for a packet to an adapter of this host; its payload lies in the buffer or in pieces.
+  void seal_local(const Packet& packet, std::uint32_t psns, ByteView payload, Outlet& out);
   // Completes the oldest entry of the send queue.
   void complete_send(WcStatus status, const AccessFault& fault, bool by_peer);
   // To ERR: everything outstanding is flushed, in order, each queue by itself.
@@ -80,6 +84,10 @@ class QueuePair {
   QpAttr attr;
   Route route;
   std::uint16_t pkey = 0xffff;
+  LocalPath* local = nullptr;  // Where `route` leads, if that is an adapter of this host.
+  // The packet that was received last names a payload that is not there; it was dropped.
+  bool payload_unreadable = false;
+  bool copies_payload = false;  // It leaves with the packet, however long it is.
   Queues queues;
   SendQueue sq;
   ReceiveRing rq;

@@ -1,6 +1,7 @@
 // Which packet stands for a part of a work request.
 
 #include <algorithm>
+#include <cstring>
 
 #include "transport/queue_pair.hpp"
 #include "transport/requester.hpp"
@@ -9,9 +10,6 @@
 namespace softhca {
 namespace {
 
-// A READ is asked for in pieces of this size, so that its responses never exceed what the window
-// would allow a WRITE.
-constexpr std::uint32_t kReadChunkPackets = 32;
 // A message that fills more than this many packets asks for an acknowledgement on the way.
 constexpr std::uint32_t kAckRequestEvery = 16;
 
@@ -42,15 +40,24 @@ Operation write_operation(WrOpcode opcode, bool first, bool last) {
 
 }  // namespace
 
-std::uint32_t Requester::read_chunk_packets() const { return kReadChunkPackets; }
+Requester::Plan Requester::plan(const SendWqe& wqe, std::uint32_t packet_number,
+                                std::uint32_t most) const {
+  return wqe.is_read()        ? plan_read(wqe, packet_number)
+         : wqe.is_atomic()    ? plan_atomic(wqe)
+         : wqe.is_confirmed() ? plan_confirmed(wqe)
+                              : plan_message(wqe, packet_number, most);
+}
 
-Requester::Plan Requester::plan_message(const SendWqe& wqe, std::uint32_t packet_number) const {
+// `most` packets at most, which leave as one.
+Requester::Plan Requester::plan_message(const SendWqe& wqe, std::uint32_t packet_number,
+                                        std::uint32_t most) const {
   Plan plan;
+  plan.psns = std::min(most, wqe.psn_count - packet_number);
   const bool first = packet_number == 0;
-  const bool last = packet_number + 1 == wqe.psn_count;
+  const bool last = packet_number + plan.psns == wqe.psn_count;
   plan.offset = std::uint64_t{packet_number} * qp_.mtu();
-  plan.payload_bytes =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(qp_.mtu(), wqe.length - plan.offset));
+  plan.payload_bytes = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(std::uint64_t{plan.psns} * qp_.mtu(), wqe.length - plan.offset));
   const Operation operation = wqe.is_write() ? write_operation(wqe.opcode, first, last)
                                              : send_operation(wqe.opcode, first, last);
   plan.packet = qp_.header(operation, psn_add(wqe.first_psn, packet_number));
@@ -70,8 +77,7 @@ Requester::Plan Requester::plan_message(const SendWqe& wqe, std::uint32_t packet
 
 Requester::Plan Requester::plan_read(const SendWqe& wqe, std::uint32_t packet_number) const {
   Plan plan;
-  // Pieces end at fixed places, so that a repeated request lies inside one that the peer has seen.
-  const std::uint32_t chunk = read_chunk_packets();
+  const std::uint32_t chunk = wqe.read_chunk;
   const std::uint32_t end = std::min(wqe.psn_count, (packet_number / chunk + 1) * chunk);
   const std::uint64_t offset = std::uint64_t{packet_number} * qp_.mtu();
   const std::uint64_t until = std::min<std::uint64_t>(wqe.length, std::uint64_t{end} * qp_.mtu());
@@ -110,11 +116,80 @@ Requester::Plan Requester::plan_confirmed(const SendWqe& wqe) const {
   return plan;
 }
 
+// Encodes the packet and fetches its payload. False: the work request failed.
+bool Requester::fill_wire(std::uint64_t index, Plan& plan, bool again, Outlet& out) {
+  plan.packet.bth.ack_request = wants_ack(plan, again);
+  plan.packet.bth.pad_count = static_cast<std::uint8_t>(-plan.payload_bytes & 3);
+  const std::size_t header_bytes = encode_headers(plan.packet, out.buffer);
+  const ByteSpan payload = out.buffer.subspan(header_bytes, plan.payload_bytes);
+  if (!fetch_payload(index, plan, payload)) {
+    return false;
+  }
+  qp_.seal(plan.packet, header_bytes, payload.size(), out);
+  return true;
+}
+
+bool Requester::fetch_payload(std::uint64_t index, const Plan& plan, ByteSpan to) {
+  if (to.empty()) {
+    return true;
+  }
+  if (qp_.sq.at(index).is_inline()) {
+    std::memcpy(to.data(), qp_.sq.inline_bytes(index).data() + plan.offset, to.size());
+    return true;
+  }
+  const AccessFault fault =
+      qp_.services.memory.gather(qp_.init.pd, qp_.sq.sges(index), plan.offset, to);
+  if (!fault.ok()) {
+    fail(index, WcStatus::LOC_PROT_ERR, fault, false);
+  }
+  return fault.ok();
+}
+
+// Short payloads are copied, long ones stay where they are.
+bool Requester::fill_local(std::uint64_t index, Plan& planned, std::uint32_t packet_number,
+                           Outlet& out) {
+  const SendWqe& wqe = qp_.sq.at(index);
+  LocalPacket& local = *out.local;
+  local.pieces.clear();
+  local.rkey = 0;
+  const bool long_payload = planned.payload_bytes > kLocalCopiedBytes;
+  if (long_payload && qp_.copies_payload) {
+    planned = plan(wqe, packet_number, 1);
+  } else if (long_payload && !wqe.is_inline()) {
+    bool listed = false;
+    const AccessFault fault =
+        qp_.services.memory.list(qp_.init.pd, qp_.sq.sges(index), planned.offset,
+                                 planned.payload_bytes, local.pieces, listed);
+    if (!fault.ok()) {
+      fail(index, WcStatus::LOC_PROT_ERR, fault, false);
+      return false;
+    }
+    if (!listed) {
+      local.pieces.clear();
+      planned = plan(wqe, packet_number, 1);
+    }
+  }
+  planned.packet.bth.ack_request = wants_ack(planned, false);
+  ByteView payload;
+  if (local.pieces.empty()) {
+    const ByteSpan room = out.buffer.first(planned.payload_bytes);
+    if (!fetch_payload(index, planned, room)) {
+      return false;
+    }
+    payload = room;
+  }
+  qp_.seal_local(planned.packet, planned.psns, payload, out);
+  return true;
+}
+
 bool Requester::wants_ack(const Plan& plan, bool again) {
   if (!qp_.is_reliable()) {
     return false;
   }
   const bool ends_message = !plan.packet.info->has(kFirst | kMiddle);
+  if (qp_.local != nullptr) {
+    return ends_message || plan.psns > 1 || ++since_ack_request_ % kAckRequestEvery == 0;
+  }
   ++since_ack_request_;
   // A repeated packet that opens the window asks at once: its answer is what ends the retry.
   const bool opens_window = again && plan.packet.bth.psn == unacked_psn_;

@@ -11,6 +11,12 @@ namespace {
 
 // Longest message (IBTA Vol 1, 9.4.1).
 constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 31;
+// A READ is asked for in pieces of this size, so that its responses never exceed what the window
+// would allow a WRITE.
+constexpr std::uint32_t kReadChunkPackets = 32;
+// Nothing is lost on the way to an adapter of this host: only the locked time is bounded.
+constexpr std::uint32_t kLocalReadChunkBytes = 1u << 20;
+constexpr std::uint32_t kLocalWindowBytes = 4u << 20;
 
 bool legal_opcode(QpType type, WrOpcode opcode) {
   switch (opcode) {
@@ -60,7 +66,7 @@ void Requester::start() {
 }
 
 void Requester::configure() {
-  timer_.configure(qp_.attr.timeout, qp_.services.retry_early);
+  timer_.configure(qp_.attr.timeout, qp_.services.retry_early && qp_.local == nullptr);
   retries_left_ = qp_.attr.retry_cnt;
   rnr_retries_left_ = qp_.attr.rnr_retry;
 }
@@ -68,12 +74,12 @@ void Requester::configure() {
 // --- choosing and sending
 // -----------------------------------------------------------------------------------------
 
-bool Requester::next_packet(ByteSpan buffer, OutgoingPacket& out) {
+bool Requester::next_packet(Outlet& out) {
   if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
     return false;
   }
   if (!qp_.is_reliable()) {
-    return send_unreliable(buffer, out);
+    return send_unreliable(out);
   }
   if (waiting_rnr_) {
     return false;
@@ -86,7 +92,7 @@ bool Requester::next_packet(ByteSpan buffer, OutgoingPacket& out) {
       const SendWqe& wqe = qp_.sq.at(index);
       const std::int32_t into = psn_distance(wqe.first_psn, unacked_psn_);
       if (into >= 0 && static_cast<std::uint32_t>(into) < wqe.psn_count) {
-        return send_at(index, static_cast<std::uint32_t>(into), true, buffer, out, psns);
+        return send_at(index, static_cast<std::uint32_t>(into), true, out, psns);
       }
       ++index;
     }
@@ -97,7 +103,7 @@ bool Requester::next_packet(ByteSpan buffer, OutgoingPacket& out) {
   }
   const std::uint64_t index = current_;
   const bool again = psn_distance(next_psn_, highest_psn_) > 0;
-  if (!send_at(index, current_packet_, again, buffer, out, psns)) {
+  if (!send_at(index, current_packet_, again, out, psns)) {
     return false;
   }
   const std::uint32_t first = next_psn_;
@@ -133,12 +139,16 @@ bool Requester::may_send_next() {
     }
   }
   const std::int32_t under_way = psn_distance(unacked_psn_, next_psn_);
-  if (under_way >= static_cast<std::int32_t>(window_.packets())) {
+  if (under_way >= static_cast<std::int32_t>(window())) {
     return false;
   }
   // One that has begun goes on, though SQD may have lowered the limit to zero since.
   const std::size_t reads_allowed = std::max<std::size_t>(qp_.attr.max_rd_atomic, 1);
   return !wqe.is_answered() || reads_.size() < reads_allowed;
+}
+
+std::uint32_t Requester::window() const {
+  return qp_.local == nullptr ? window_.packets() : kLocalWindowBytes / qp_.mtu();
 }
 
 // Checks what is checked when a work request starts, and gives it its PSNs. False: it failed.
@@ -180,40 +190,32 @@ bool Requester::begin(SendWqe& wqe) {
   if (!wqe.is_atomic() && wqe.length > qp_.mtu()) {
     wqe.psn_count = static_cast<std::uint32_t>((wqe.length + qp_.mtu() - 1) / qp_.mtu());
   }
+  wqe.read_chunk = qp_.local == nullptr
+                       ? kReadChunkPackets
+                       : std::max<std::uint32_t>(kLocalReadChunkBytes / qp_.mtu(), 1);
   return true;
 }
 
-bool Requester::send_at(std::uint64_t index, std::uint32_t packet_number, bool again,
-                        ByteSpan buffer, OutgoingPacket& out, std::uint32_t& psns) {
+bool Requester::send_at(std::uint64_t index, std::uint32_t packet_number, bool again, Outlet& out,
+                        std::uint32_t& psns) {
   const SendWqe& wqe = qp_.sq.at(index);
-  Plan plan = wqe.is_read()        ? plan_read(wqe, packet_number)
-              : wqe.is_atomic()    ? plan_atomic(wqe)
-              : wqe.is_confirmed() ? plan_confirmed(wqe)
-                                   : plan_message(wqe, packet_number);
-  plan.packet.bth.ack_request = wants_ack(plan, again);
-  plan.packet.bth.pad_count = static_cast<std::uint8_t>(-plan.payload_bytes & 3);
-  const std::size_t header_bytes = encode_headers(plan.packet, buffer);
-  const ByteSpan payload = buffer.subspan(header_bytes, plan.payload_bytes);
-  if (wqe.is_inline() && !payload.empty()) {
-    std::memcpy(payload.data(), qp_.sq.inline_bytes(index).data() + plan.offset, payload.size());
-  } else if (!payload.empty()) {
-    const AccessFault fault =
-        qp_.services.memory.gather(qp_.init.pd, qp_.sq.sges(index), plan.offset, payload);
-    if (!fault.ok()) {
-      fail(index, WcStatus::LOC_PROT_ERR, fault, false);
-      return false;
-    }
+  Plan planned = plan(wqe, packet_number, out.most_packets(qp_.mtu()));
+  const bool filled = out.local == nullptr ? fill_wire(index, planned, again, out)
+                                           : fill_local(index, planned, packet_number, out);
+  if (!filled) {
+    return false;
   }
-  qp_.seal(plan.packet, header_bytes, payload.size(), buffer, out);
-  out.has_wr = true;
-  out.wr_id = wqe.wr_id;
-  out.retransmitted = again;
-  psns = plan.psns;
+  if (out.wire != nullptr) {
+    out.wire->has_wr = true;
+    out.wire->wr_id = wqe.wr_id;
+    out.wire->retransmitted = again;
+  }
+  psns = planned.psns;
   if (again) {
     qp_.count(&Counters::retransmitted_pkts);
   }
   if (qp_.is_reliable()) {
-    after_send(plan.packet.bth.psn, plan.psns, plan.packet.bth.ack_request, again);
+    after_send(planned.packet.bth.psn, planned.psns, planned.packet.bth.ack_request, again);
   }
   return true;
 }
@@ -232,7 +234,7 @@ void Requester::after_send(std::uint32_t psn, std::uint32_t psns, bool ack_reque
 }
 
 // UC and UD: a packet that has left is done.
-bool Requester::send_unreliable(ByteSpan buffer, OutgoingPacket& out) {
+bool Requester::send_unreliable(Outlet& out) {
   run_local_work();
   while (current_ != qp_.sq.tail() && !qp_.sq.at(current_).is_local()) {
     SendWqe& wqe = qp_.sq.at(current_);
@@ -253,11 +255,12 @@ bool Requester::send_unreliable(ByteSpan buffer, OutgoingPacket& out) {
       }
     }
     std::uint32_t psns = 0;
-    if (!send_at(current_, current_packet_, false, buffer, out, psns)) {
+    if (!send_at(current_, current_packet_, false, out, psns)) {
       return false;
     }
-    next_psn_ = highest_psn_ = unacked_psn_ = psn_add(next_psn_, 1);
-    if (++current_packet_ == wqe.psn_count) {
+    next_psn_ = highest_psn_ = unacked_psn_ = psn_add(next_psn_, psns);
+    current_packet_ += psns;
+    if (current_packet_ == wqe.psn_count) {
       ++current_;
       current_packet_ = 0;
       qp_.complete_send(WcStatus::SUCCESS, {}, false);
@@ -306,6 +309,12 @@ void Requester::go_back_to(std::uint32_t psn) {
   // nobody would say so, since the responder has sent its one NAK for this gap.
   probe_wanted_ = window_.smallest();
   qp_.services.schedule(qp_);
+}
+
+void Requester::repeat_from(std::uint32_t psn) {
+  if (under_way(psn) && (qp_.state() == QpState::RTS || qp_.state() == QpState::SQD)) {
+    go_back_to(psn);
+  }
 }
 
 // --- time

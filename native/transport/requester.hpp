@@ -11,7 +11,7 @@
 
 #include "memory/memory_table.hpp"
 #include "queue/send_queue.hpp"
-#include "transport/outgoing_packet.hpp"
+#include "transport/outlet.hpp"
 #include "transport/retry_timer.hpp"
 #include "transport/send_window.hpp"
 #include "wire/packet.hpp"
@@ -30,12 +30,15 @@ class Requester {
   // Attributes that matter here were modified.
   void configure();
 
-  bool next_packet(ByteSpan buffer, OutgoingPacket& out);
+  bool next_packet(Outlet& out);
   std::uint64_t deadline_ns() const;
   void advance();
 
   // An ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE or READ response (the completer; completer.cpp).
   void on_response(const Packet& packet);
+
+  // Goes back to `psn`, if that is still under way.
+  void repeat_from(std::uint32_t psn);
 
   // Completes everything left in the send queue as flushed.
   void flush();
@@ -59,9 +62,10 @@ class Requester {
   // Sending (requester.cpp).
   bool may_send_next();
   bool begin(SendWqe& wqe);
-  bool send_at(std::uint64_t index, std::uint32_t packet_number, bool again, ByteSpan buffer,
-               OutgoingPacket& out, std::uint32_t& psns);
-  bool send_unreliable(ByteSpan buffer, OutgoingPacket& out);
+  bool send_at(std::uint64_t index, std::uint32_t packet_number, bool again, Outlet& out,
+               std::uint32_t& psns);
+  bool send_unreliable(Outlet& out);
+  std::uint32_t window() const;
   void set_position(std::uint32_t psn);
   void go_back_to(std::uint32_t psn);
   void after_send(std::uint32_t psn, std::uint32_t psns, bool ack_request, bool again);
@@ -79,11 +83,14 @@ class Requester {
     std::uint32_t payload_bytes = 0;
     std::uint32_t psns = 1;  // PSNs that the packet takes.
   };
-  Plan plan_message(const SendWqe& wqe, std::uint32_t packet_number) const;
+  Plan plan(const SendWqe& wqe, std::uint32_t packet_number, std::uint32_t most) const;
+  Plan plan_message(const SendWqe& wqe, std::uint32_t packet_number, std::uint32_t most) const;
   Plan plan_read(const SendWqe& wqe, std::uint32_t packet_number) const;
   Plan plan_atomic(const SendWqe& wqe) const;
   Plan plan_confirmed(const SendWqe& wqe) const;
-  std::uint32_t read_chunk_packets() const;
+  bool fill_wire(std::uint64_t index, Plan& plan, bool again, Outlet& out);
+  bool fill_local(std::uint64_t index, Plan& planned, std::uint32_t packet_number, Outlet& out);
+  bool fetch_payload(std::uint64_t index, const Plan& plan, ByteSpan to);
   bool wants_ack(const Plan& plan, bool again);
 
   // Failing (requester.cpp).

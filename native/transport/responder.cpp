@@ -77,14 +77,18 @@ Responder::Step Responder::execute_send(const Packet& packet) {
     qp_.count(&Counters::rx_send_requests);
     message_bytes_ = 0;
   }
-  const std::uint64_t end = std::uint64_t{message_bytes_} + packet.payload.size();
+  const std::uint64_t end = std::uint64_t{message_bytes_} + packet.payload_bytes();
   if (end > std::min<std::uint64_t>(receive_.capacity_bytes, kMaxMessageBytes)) {
     qp_.count(&Counters::resp_local_length_error);
     return refuse_receive(NakCode::INVALID_REQUEST, WcStatus::LOC_LEN_ERR,
                           {Reason::TOO_LONG, 0, 0, end});
   }
   const AccessFault fault =
-      qp_.services.memory.scatter(receive_pd_, receive_.sges, message_bytes_, packet.payload);
+      qp_.services.memory.scatter(receive_pd_, receive_.sges, message_bytes_, payload_of(packet));
+  if (fault.payload_gone) {
+    qp_.payload_unreadable = true;
+    return Step::STOP;
+  }
   if (!fault.ok()) {
     return refuse_receive(NakCode::REMOTE_OPERATIONAL_ERROR, WcStatus::LOC_PROT_ERR, fault);
   }
@@ -111,17 +115,22 @@ Responder::Step Responder::execute_write(const Packet& packet) {
     write_left_ = packet.reth.length;
     message_bytes_ = 0;
   }
-  if (!packet.payload.empty()) {
+  const std::uint64_t payload_bytes = packet.payload_bytes();
+  if (payload_bytes != 0) {
     const AccessFault fault =
-        qp_.services.memory.write_remote(who_, write_rkey_, write_address_, packet.payload);
+        qp_.services.memory.write_remote(who_, write_rkey_, write_address_, payload_of(packet));
+    if (fault.payload_gone) {
+      qp_.payload_unreadable = true;
+      return Step::STOP;
+    }
     if (!fault.ok()) {
       qp_.count(&Counters::resp_remote_access_errors);
       return refuse_request(NakCode::REMOTE_ACCESS_ERROR, fault);
     }
   }
-  write_address_ += packet.payload.size();
-  write_left_ -= packet.payload.size();
-  message_bytes_ += static_cast<std::uint32_t>(packet.payload.size());
+  write_address_ += payload_bytes;
+  write_left_ -= payload_bytes;
+  message_bytes_ += static_cast<std::uint32_t>(payload_bytes);
   return Step::CONTINUE;
 }
 
@@ -231,7 +240,7 @@ bool Responder::run_waiting_atomics() {
 // The packet is executed: its PSNs are used up, and it is acknowledged if it asks for that.
 void Responder::finish_packet(const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
-  std::uint32_t psns = 1;
+  std::uint32_t psns = packet.psns;
   if (info.has(kReadRequest)) {
     psns = resources_[replies_.back().resource].psn_count;
   }
@@ -244,7 +253,7 @@ void Responder::finish_packet(const Packet& packet) {
   if (info.has(kReadRequest | kTakesAtomicResource)) {
     qp_.services.schedule(qp_);
   } else if (packet.bth.ack_request && qp_.is_reliable()) {
-    push_acknowledge(packet.bth.psn);
+    push_acknowledge(psn_add(packet.bth.psn, psns - 1));
   }
 }
 
@@ -267,7 +276,7 @@ void Responder::complete_receive(const Packet& packet) {
   completion.pkey_index = qp_.attr.pkey_index;
   completion.is_receive = true;
   completion.solicited = packet.bth.solicited;
-  completion.psn = packet.bth.psn;
+  completion.psn = psn_add(packet.bth.psn, packet.psns - 1);
   if (packet.info->has(kHasImmDt)) {
     completion.wc_flags |= kWcWithImm;
     completion.immediate_or_rkey = packet.immediate;

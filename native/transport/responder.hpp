@@ -9,7 +9,7 @@
 #include "memory/memory_table.hpp"
 #include "queue/receive_queue.hpp"
 #include "queue/shared_receive_queue.hpp"
-#include "transport/outgoing_packet.hpp"
+#include "transport/outlet.hpp"
 #include "wire/packet.hpp"
 #include "wire/syndrome.hpp"
 
@@ -33,8 +33,10 @@ class Responder {
   void on_unreliable(const Packet& packet);
   void on_datagram(const Packet& packet, const Route& route, std::size_t datagram_bytes);
 
-  bool next_packet(ByteSpan buffer, OutgoingPacket& out);
+  bool next_packet(Outlet& out);
   bool has_output() const { return !replies_.empty(); }
+  // What the READ response with this PSN was to bring is gone.
+  void on_unreadable(std::uint32_t psn) { refuse_late(replies_.end(), psn); }
   // Forgets the replies that wait.
   void silence() { replies_.clear(); }
 
@@ -135,9 +137,13 @@ class Responder {
   void push_acknowledge(std::uint32_t psn);
   void push_nak(std::uint32_t psn, std::uint8_t syndrome);
   void push_syndrome(std::uint32_t psn, std::uint8_t syndrome);
-  bool send_acknowledge(ByteSpan buffer, OutgoingPacket& out);
-  bool send_atomic(ByteSpan buffer, OutgoingPacket& out);
-  bool send_read(ByteSpan buffer, OutgoingPacket& out);
+  bool send_acknowledge(Outlet& out);
+  bool send_atomic(Outlet& out);
+  bool send_read(Outlet& out);
+  // Puts a packet without payload into the outlet.
+  void send_bare(Packet& packet, Outlet& out);
+  Packet read_response(const Reply& reply, std::uint32_t packets) const;
+  AccessFault fill_read(const Reply& reply, std::uint32_t& packets, Outlet& out);
   void refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn);
 
   QueuePair& qp_;

@@ -108,15 +108,16 @@ Responder::Step Responder::check_operation(const Packet& packet) {
 
 Responder::Step Responder::check_length(const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
-  const std::size_t payload = packet.payload.size();
+  const std::uint64_t payload = packet.payload_bytes();
   bool good = true;
   if (info.has(kSend | kWrite)) {
+    const std::uint64_t full = std::uint64_t{packet.psns} * qp_.mtu();
     if (info.has(kFirst | kMiddle)) {
-      good = payload == qp_.mtu();
-    } else if (info.has(kLast)) {
-      good = payload >= 1 && payload <= qp_.mtu();
+      good = payload == full;
     } else {
-      good = payload <= qp_.mtu();
+      // Only a message without bytes ends with an empty packet.
+      const bool may_be_empty = info.has(kOnly) && packet.psns == 1;
+      good = payload <= full && (may_be_empty || payload > full - qp_.mtu());
     }
   }
   if (info.has(kWrite)) {

@@ -163,18 +163,18 @@ void Responder::push_syndrome(std::uint32_t psn, std::uint8_t syndrome) {
   qp_.services.schedule(qp_);
 }
 
-bool Responder::next_packet(ByteSpan buffer, OutgoingPacket& out) {
+bool Responder::next_packet(Outlet& out) {
   while (!replies_.empty()) {
     switch (replies_.front().kind) {
       case ReplyKind::ACKNOWLEDGE:
-        return send_acknowledge(buffer, out);
+        return send_acknowledge(out);
       case ReplyKind::ATOMIC:
-        if (send_atomic(buffer, out)) {
+        if (send_atomic(out)) {
           return true;
         }
         break;
       case ReplyKind::READ:
-        if (send_read(buffer, out)) {
+        if (send_read(out)) {
           return true;
         }
         break;  // It became a NAK, or nothing.
@@ -183,12 +183,21 @@ bool Responder::next_packet(ByteSpan buffer, OutgoingPacket& out) {
   return false;
 }
 
-bool Responder::send_acknowledge(ByteSpan buffer, OutgoingPacket& out) {
+void Responder::send_bare(Packet& packet, Outlet& out) {
+  if (out.local != nullptr) {
+    out.local->pieces.clear();
+    qp_.seal_local(packet, 1, {}, out);
+  } else {
+    qp_.seal(packet, encode_headers(packet, out.buffer), 0, out);
+  }
+}
+
+bool Responder::send_acknowledge(Outlet& out) {
   const Reply reply = replies_.front();
   replies_.pop_front();
   Packet packet = qp_.header(Operation::ACKNOWLEDGE, reply.psn);
   packet.aeth = {reply.syndrome, reply.msn};
-  qp_.seal(packet, encode_headers(packet, buffer), 0, buffer, out);
+  send_bare(packet, out);
   return true;
 }
 
@@ -204,7 +213,7 @@ void Responder::refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn
   }
 }
 
-bool Responder::send_atomic(ByteSpan buffer, OutgoingPacket& out) {
+bool Responder::send_atomic(Outlet& out) {
   Resource& resource = resources_[replies_.front().resource];
   if (!resource.executed && !run_atomic(resource).ok()) {
     refuse_late(replies_.begin(), resource.first_psn);
@@ -218,48 +227,90 @@ bool Responder::send_atomic(ByteSpan buffer, OutgoingPacket& out) {
                  resource.first_psn);
   packet.aeth = {kSyndromeAck, resource.msn};
   packet.atomic_original = resource.original;
-  qp_.seal(packet, encode_headers(packet, buffer), 0, buffer, out);
+  send_bare(packet, out);
   return true;
 }
 
-bool Responder::send_read(ByteSpan buffer, OutgoingPacket& out) {
-  Reply& reply = replies_.front();
-  Resource& resource = resources_[reply.resource];
+// The next `packets` packets of an answer, as one.
+Packet Responder::read_response(const Reply& reply, std::uint32_t packets) const {
+  const Resource& resource = resources_[reply.resource];
   const bool first = reply.next_packet == reply.first_packet;
-  const bool last = reply.next_packet + 1 == reply.end_packet;
-  const std::uint64_t offset = std::uint64_t{reply.next_packet} * qp_.mtu();
-  const auto payload_bytes =
-      static_cast<std::size_t>(std::min<std::uint64_t>(qp_.mtu(), reply.end_bytes - offset));
+  const bool last = reply.next_packet + packets == reply.end_packet;
   const Operation operation =
       first ? (last ? Operation::RDMA_READ_RESPONSE_ONLY : Operation::RDMA_READ_RESPONSE_FIRST)
             : (last ? Operation::RDMA_READ_RESPONSE_LAST : Operation::RDMA_READ_RESPONSE_MIDDLE);
   Packet packet = qp_.header(operation, psn_add(resource.first_psn, reply.next_packet));
   packet.aeth = {kSyndromeAck, resource.msn};
-  packet.bth.pad_count = static_cast<std::uint8_t>(-payload_bytes & 3);
-  const std::size_t header_bytes = encode_headers(packet, buffer);
-  if (payload_bytes != 0) {
-    // Checked again for every packet: the region may have been deregistered since the request.
-    const AccessFault fault =
-        qp_.services.memory.read_remote(resource.who, resource.rkey, resource.address + offset,
-                                        buffer.subspan(header_bytes, payload_bytes));
-    if (!fault.ok() && reply.repeats) {
-      // The whole answer went out once, so the region may rightly be gone: whoever has the answer
-      // must not lose the connection to a repeat that nobody waits for.
-      resource.replying = false;
-      replies_.pop_front();
-      return false;
-    }
+  return packet;
+}
+
+// Puts the next packet of an answer into the outlet, or as many as may leave as one. Rights are
+// checked again for every packet: the region may have been deregistered since the request.
+AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Outlet& out) {
+  MemoryTable& memory = qp_.services.memory;
+  const Resource& resource = resources_[reply.resource];
+  const std::uint64_t offset = std::uint64_t{reply.next_packet} * qp_.mtu();
+  const std::uint64_t address = resource.address + offset;
+  const auto bytes_of = [&](std::uint32_t count) {
+    return static_cast<std::size_t>(
+        std::min(std::uint64_t{count} * qp_.mtu(), reply.end_bytes - offset));
+  };
+  packets = std::min(out.most_packets(qp_.mtu()), reply.end_packet - reply.next_packet);
+  if (out.local != nullptr) out.local->pieces.clear();
+  if (out.local != nullptr && bytes_of(packets) > kLocalCopiedBytes && !qp_.copies_payload) {
+    bool listed = false;
+    const AccessFault fault = memory.list_remote(resource.who, resource.rkey, address,
+                                                 bytes_of(packets), out.local->pieces, listed);
     if (!fault.ok()) {
-      refuse_late(replies_.begin(), packet.bth.psn);
-      return false;
+      return fault;
+    }
+    if (listed) {
+      qp_.seal_local(read_response(reply, packets), packets, {}, out);
+      out.local->rkey = resource.rkey;
+      return {};
     }
   }
-  qp_.seal(packet, header_bytes, payload_bytes, buffer, out);
-  if (last) {
+  packets = 1;
+  const std::size_t payload_bytes = bytes_of(1);
+  Packet packet = read_response(reply, 1);
+  packet.bth.pad_count = static_cast<std::uint8_t>(-payload_bytes & 3);
+  const std::size_t header_bytes =
+      out.local == nullptr ? encode_headers(packet, out.buffer) : std::size_t{0};
+  const ByteSpan payload = out.buffer.subspan(header_bytes, payload_bytes);
+  if (payload_bytes != 0) {
+    const AccessFault fault = memory.read_remote(resource.who, resource.rkey, address, payload);
+    if (!fault.ok()) {
+      return fault;
+    }
+  }
+  if (out.local == nullptr) {
+    qp_.seal(packet, header_bytes, payload_bytes, out);
+  } else {
+    qp_.seal_local(packet, 1, payload, out);
+  }
+  return {};
+}
+
+bool Responder::send_read(Outlet& out) {
+  Reply& reply = replies_.front();
+  Resource& resource = resources_[reply.resource];
+  std::uint32_t packets = 0;
+  const AccessFault fault = fill_read(reply, packets, out);
+  if (!fault.ok() && reply.repeats) {
+    // The whole answer went out once, so the region may rightly be gone: whoever has the answer
+    // must not lose the connection to a repeat that nobody waits for.
     resource.replying = false;
     replies_.pop_front();
-  } else {
-    ++reply.next_packet;
+    return false;
+  }
+  if (!fault.ok()) {
+    refuse_late(replies_.begin(), psn_add(resource.first_psn, reply.next_packet));
+    return false;
+  }
+  reply.next_packet += packets;
+  if (reply.next_packet == reply.end_packet) {
+    resource.replying = false;
+    replies_.pop_front();
   }
   return true;
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "vocabulary/bytes.hpp"
+#include "vocabulary/memory_piece.hpp"
 #include "wire/opcode.hpp"
 
 namespace softhca {
@@ -73,6 +75,14 @@ struct Packet {
   std::uint32_t invalidate_rkey = 0;  // IETH.
   std::uint32_t xrc_srqn = 0;         // XRCETH, 24 bits.
   ByteView payload;                   // Without pad and ICRC.
+
+  // Between adapters that share memory only: how many packets this one stands for, and where its
+  // payload lies, if `payload` is empty.
+  std::uint32_t psns = 1;
+  std::span<const MemoryPiece> pieces;
+  std::uint64_t pieces_bytes = 0;
+
+  std::uint64_t payload_bytes() const { return payload.size() + pieces_bytes; }
 };
 
 enum class DecodeStatus : std::uint8_t {

@@ -1289,7 +1289,7 @@ class Hca:
         """
 
     @staticmethod
-    def open(*, address: str, capture_path: str, send_faults: tuple[float, float, float, float], receive_faults: tuple[float, float, float, float], fault_seed: int, seed: int, icrc_level: IcrcLevel, max_mtu: int, limits: dict[str, int], windows_2a: bool = False, trains: bool = True, fault_rules: SharedFaults | None = None) -> Hca:
+    def open(*, address: str, capture_path: str, send_faults: tuple[float, float, float, float], receive_faults: tuple[float, float, float, float], fault_seed: int, seed: int, icrc_level: IcrcLevel, max_mtu: int, limits: dict[str, int], windows_2a: bool = False, trains: bool = True, shortcut: bool = True, fault_rules: SharedFaults | None = None) -> Hca:
         """An adapter on the wire, with a driver of its own."""
 
     def close(self) -> None: ...

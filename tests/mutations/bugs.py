@@ -18,9 +18,9 @@ BUGS = [
     Bug(
         "an ACK without the write",
         "transport/responder.cpp",
-        "  if (!packet.payload.empty()) {\n    const AccessFault fault =\n"
+        "  if (payload_bytes != 0) {\n    const AccessFault fault =\n"
         "        qp_.services.memory.write",
-        "  if (!packet.payload.empty() && !packet.bth.ack_request) {\n"
+        "  if (payload_bytes != 0 && !packet.bth.ack_request) {\n"
         "    const AccessFault fault =\n        qp_.services.memory.write",
     ),
     Bug(
@@ -151,7 +151,7 @@ BUGS = [
     Bug(
         "the third packet of a WRITE lands on the second",
         "transport/responder.cpp",
-        "  write_address_ += packet.payload.size();",
-        "  write_address_ += packet.info->has(kFirst) ? packet.payload.size() : 0;",
+        "  write_address_ += payload_bytes;",
+        "  write_address_ += packet.info->has(kFirst) ? payload_bytes : 0;",
     ),
 ]

@@ -32,7 +32,7 @@ void Responder::on_datagram(const Packet& packet, const Route& from, std::size_t
   std::array<std::uint8_t, kGrhBytes> grh;
   encode_grh(from, datagram_bytes, grh.data());
   MemoryTable& memory = qp_.services.memory;
-  AccessFault fault = memory.scatter(receive_pd_, receive_.sges, 0, grh);
+  AccessFault fault = memory.scatter(receive_pd_, receive_.sges, 0, ByteView(grh));
   if (fault.ok()) {
     fault = memory.scatter(receive_pd_, receive_.sges, kGrhBytes, packet.payload);
   }

@@ -58,6 +58,15 @@ class BadNetwork(Protocol):
         ...
 
 
+def _stays_off_sockets(link: str | None) -> bool:
+    name = "link"
+    if link is None:
+        name, link = "SOFTHCA_LINK", os.environ.get("SOFTHCA_LINK", "auto")
+    if link not in ("auto", "udp"):
+        raise VerbsError(errno.EINVAL, name, link, 'must be "auto" or "udp"')
+    return link == "auto"
+
+
 @runtime_checkable
 class FaultWords(Protocol):
     """What `open` asks of `softhca.testing.LinkFaults`."""
@@ -79,6 +88,7 @@ def open(
     name: str | None = None,
     windows: str = "2B",
     trains: bool = True,
+    link: str | None = None,
 ) -> Device:
     """Opens an adapter of its own on UDP port 4791 of an address.
 
@@ -97,6 +107,10 @@ def open(
             with them: a queue pair cannot be closed while such a window is bound to it.
         trains: Equal packets to one peer go to the kernel as one message (UDP_SEGMENT), which is
             several times faster. A capture of the machine's own shows them as one long packet.
+        link: "auto": what stays on this host goes through memory, with the same rights, order,
+            errors and counters; "udp": everything goes through sockets, for who wants to see it
+            there. By default what the environment variable SOFTHCA_LINK says, or "auto". With
+            `capture` or `faults` everything goes through sockets.
 
     Raises:
         VerbsError: EADDRINUSE, if the address or its port is taken, with who holds it;
@@ -128,6 +142,7 @@ def open(
             limits={},
             windows_2a=is_windows_2a(windows),
             trains=bool(trains),
+            shortcut=_stays_off_sockets(link),
             fault_rules=rules,
         )
     except VerbsError:

@@ -1,0 +1,120 @@
+// Packets between adapters that share memory: handed over as values, with the payload where the
+// sender has it. Nothing is encoded, summed or queued for a link.
+
+#include <algorithm>
+
+#include "adapter/state.hpp"
+
+namespace softhca {
+namespace {
+
+// What one call moves at most; the rest is for whoever has the time.
+constexpr int kExchangePackets = 256;
+constexpr std::uint64_t kExchangeBytes = 256 * 1024;
+
+}  // namespace
+
+LocalPath* Adapter::State::path_to(const Gid& gid) {
+  if (!config.shortcut || observer != nullptr) {
+    return nullptr;
+  }
+  return std::ranges::find(config.gids, gid) != config.gids.end() ? &self : nullptr;
+}
+
+void Adapter::State::SelfPath::send(const LocalPacket& packet) {
+  State& s = adapter;
+  QueuePair* to = s.qps.find(packet.packet.bth.destination_qpn);
+  if (to == nullptr) {
+    ++s.counters.rx_unknown_qp;
+    return;
+  }
+  const char* verdict = "";
+  to->receive(packet.packet, packet.route, wire_bytes(packet.packet), verdict);
+  s.timers.update(*to);
+  if (std::exchange(to->payload_unreadable, false)) {
+    s.qps.find(packet.qpn)->on_unreadable(packet.packet);
+  }
+}
+
+// One packet of a queue pair. False: it has none, or there is no room for it now.
+bool Adapter::State::send_locally(QueuePair& qp) {
+  if (qp.local == nullptr || !qp.local->has_room()) {
+    return false;
+  }
+  Outlet outlet{.buffer = leaving_bytes, .local = &leaving};
+  if (!qp.next_packet(outlet)) {
+    return false;
+  }
+  if (port_active) {
+    qp.local->send(leaving);
+  } else {
+    ++counters.port_down_drops;
+  }
+  return true;
+}
+
+bool Adapter::exchange(std::uint64_t now_ns) {
+  State& s = *state_;
+  if (s.ready_local.empty()) {
+    return false;
+  }
+  s.set_time(now_ns);
+  int packets = kExchangePackets;
+  std::uint64_t bytes = 0;
+  while (!s.ready_local.empty() && packets > 0 && bytes < kExchangeBytes) {
+    QueuePair* qp = s.qps.find(s.ready_local.front());
+    s.ready_local.pop_front();
+    if (qp == nullptr) {
+      continue;
+    }
+    qp->listed = false;
+    if (s.send_locally(*qp)) {
+      --packets;
+      bytes += s.leaving.packet.pieces_bytes;
+      s.schedule(*qp);
+    } else if (qp->local == nullptr) {
+      s.schedule(*qp);  // It has become one for the wire.
+    }
+    s.timers.update(*qp);
+  }
+  s.settle_overflows();
+  return !s.ready_local.empty();
+}
+
+bool Adapter::receive_local(const Route& route, const Packet& packet, std::uint64_t now_ns) {
+  State& s = *state_;
+  s.set_time(now_ns);
+  QueuePair* qp = s.qps.find(packet.bth.destination_qpn);
+  if (!s.port_active) {
+    ++s.counters.port_down_drops;
+    return true;
+  }
+  if (qp == nullptr) {
+    ++s.counters.rx_unknown_qp;
+    return true;
+  }
+  const char* verdict = "";
+  qp->receive(packet, route, wire_bytes(packet), verdict);
+  s.timers.update(*qp);
+  s.settle_overflows();
+  return !std::exchange(qp->payload_unreadable, false);
+}
+
+void Adapter::payload_unreadable(std::uint32_t qpn, const Packet& packet, std::uint64_t now_ns) {
+  State& s = *state_;
+  s.set_time(now_ns);
+  if (QueuePair* qp = s.qps.find(qpn); qp != nullptr) {
+    qp->on_unreadable(packet);
+    s.timers.update(*qp);
+  }
+  s.settle_overflows();
+}
+
+void Adapter::told() { state_->untold = false; }
+
+bool Adapter::wants_driver() const {
+  const State& s = *state_;
+  return !s.ready.empty() || s.untold;
+}
+
+}  // namespace softhca

@@ -1,0 +1,25 @@
+// Where a queue pair puts the packet that it sends: into a datagram for the wire, or into a packet
+// for an adapter of this host.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "transport/local_packet.hpp"
+#include "transport/outgoing_packet.hpp"
+#include "vocabulary/bytes.hpp"
+
+namespace softhca {
+
+struct Outlet {
+  ByteSpan buffer;  // Room for a whole datagram, or for the payload of one packet.
+  OutgoingPacket* wire = nullptr;
+  LocalPacket* local = nullptr;  // One of the two.
+
+  // Packets of a message that may leave as one.
+  std::uint32_t most_packets(std::uint32_t mtu) const {
+    return local == nullptr ? 1 : std::max<std::uint32_t>(kLocalPacketBytes / mtu, 1);
+  }
+};
+
+}  // namespace softhca

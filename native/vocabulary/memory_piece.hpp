@@ -1,0 +1,16 @@
+// A run of bytes, where they lie.
+#pragma once
+
+#include <cstdint>
+
+namespace softhca {
+
+class AddressSpace;
+
+struct MemoryPiece {
+  AddressSpace* space = nullptr;
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+};
+
+}  // namespace softhca
