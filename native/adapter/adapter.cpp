@@ -120,6 +120,7 @@ void Adapter::advance(std::uint64_t now_ns) {
 }
 
 const AdapterConfig& Adapter::config() const { return state_->config; }
+std::uint16_t Adapter::source_port(std::uint32_t qpn) const { return state_->source_port(qpn); }
 const Counters& Adapter::counters() const { return state_->counters; }
 
 Result<Counters> Adapter::qp_counters(std::uint32_t qpn) const {
@@ -128,6 +129,14 @@ Result<Counters> Adapter::qp_counters(std::uint32_t qpn) const {
     return refuse(EINVAL, "qp", qpn, "no such queue pair");
   }
   return qp->counters;
+}
+
+Result<QpLoad> Adapter::qp_load(std::uint32_t qpn) const {
+  const QueuePair* qp = state_->qps.find(qpn);
+  if (qp == nullptr) {
+    return refuse(EINVAL, "qp", qpn, "no such queue pair");
+  }
+  return qp->load();
 }
 
 bool Adapter::next_event(AsyncEvent& event) { return state_->async_events.pop(event); }

@@ -154,6 +154,8 @@ class Adapter {
   // --- device
   // ------------------------------------------------------------------------------------------------------
   const AdapterConfig& config() const;
+  // UDP source port of what a queue pair sends.
+  std::uint16_t source_port(std::uint32_t qpn) const;
   PortAttr query_port() const;
   const Counters& counters() const;
   Result<Counters> qp_counters(std::uint32_t qpn) const;
@@ -229,6 +231,8 @@ class Adapter {
   Result<bool> cq_overflowed(std::uint32_t cq) const;
   // Number of completions taken into `out`, or a refusal.
   Result<std::size_t> poll_cq(std::uint32_t cq, std::span<Completion> out);
+  // It overflows now, as if one completion too many had come.
+  Status overflow_cq(std::uint32_t cq);
   // Where events of the CQ go, in the caller's numbers; 0: nobody wants them.
   Status attach_cq(std::uint32_t cq, std::uint32_t channel);
   Status resize_cq(std::uint32_t cq, std::uint32_t cqe);
@@ -257,6 +261,8 @@ class Adapter {
   Result<std::uint32_t> create_qp(QpInit& init);
   Status modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask, std::uint64_t now_ns);
   Result<QpAttr> query_qp(std::uint32_t qpn, QpInit& init) const;
+  // What its queues and responder resources hold.
+  Result<QpLoad> qp_load(std::uint32_t qpn) const;
   Status destroy_qp(std::uint32_t qpn);
   // Tokens (Completion::cqe) of a queue pair's completions that wait in a CQ.
   std::vector<std::uint64_t> waiting_cqes(std::uint32_t qpn) const;

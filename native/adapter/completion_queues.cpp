@@ -57,6 +57,18 @@ Result<bool> Adapter::cq_overflowed(std::uint32_t handle) const {
   return cq->overflowed();
 }
 
+Status Adapter::overflow_cq(std::uint32_t handle) {
+  CompletionQueue* cq = state_->cqs.find(handle);
+  if (cq == nullptr) {
+    return no_such(handle);
+  }
+  if (cq->overflow()) {
+    state_->overflowed(*cq, cq->notify_now());
+    state_->settle_overflows();
+  }
+  return Status::success();
+}
+
 Result<std::size_t> Adapter::poll_cq(std::uint32_t handle, std::span<Completion> out) {
   CompletionQueue* cq = state_->cqs.find(handle);
   if (cq == nullptr) {

@@ -98,6 +98,9 @@ Result<std::uint32_t> Adapter::create_qp(QpInit& init) {
   }
   const std::uint32_t qpn = s.qps.reserve();
   s.qps.insert(qpn, std::make_unique<QueuePair>(s, qpn, init, queues));
+  if (s.observer != nullptr) {
+    s.observer->created(qpn, init.type, init.pd, init.cap.max_send_wr, init.cap.max_recv_wr);
+  }
   return qpn;
 }
 

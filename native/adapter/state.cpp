@@ -49,11 +49,7 @@ void Adapter::State::complete(CompletionQueue& cq, const Completion& completion)
       notify(cq);
       break;
     case CompletionQueue::Push::OVERFLOW:
-      if (overflow_wakes) {
-        notify(cq);
-      }
-      raise(EventType::CQ_ERR, cq.handle());
-      overflowed_cqs.push_back(cq.handle());
+      overflowed(cq, overflow_wakes);
       break;
     case CompletionQueue::Push::DISCARDED:
       // Who completes on a dead queue has been reset, or created, since it died.
@@ -64,6 +60,14 @@ void Adapter::State::complete(CompletionQueue& cq, const Completion& completion)
     case CompletionQueue::Push::ADDED:
       break;
   }
+}
+
+void Adapter::State::overflowed(const CompletionQueue& cq, bool wakes) {
+  if (wakes) {
+    notify(cq);
+  }
+  raise(EventType::CQ_ERR, cq.handle());
+  overflowed_cqs.push_back(cq.handle());
 }
 
 void Adapter::State::notify(const CompletionQueue& cq) {
@@ -144,10 +148,14 @@ Route Adapter::State::route_to(const AhAttr& attr, std::uint32_t qpn) const {
   // Applications often leave 0 or 1, which the kernel replaces by the route's; so do we.
   route.hop_limit = attr.hop_limit <= 1 ? 64 : attr.hop_limit;
   route.flow_label = attr.flow_label & 0xfffff;
-  const auto& ports = config.udp_source_ports;
-  route.udp_source_port = ports.empty() ? static_cast<std::uint16_t>(0xc000 | (qpn & 0x3fff))
-                                        : ports[qpn % ports.size()];
+  route.udp_source_port = source_port(qpn);
   return route;
+}
+
+std::uint16_t Adapter::State::source_port(std::uint32_t qpn) const {
+  const auto& ports = config.udp_source_ports;
+  return ports.empty() ? static_cast<std::uint16_t>(0xc000 | (qpn & 0x3fff))
+                       : ports[qpn % ports.size()];
 }
 
 Status Adapter::State::check_ah(const AhAttr& attr) const {

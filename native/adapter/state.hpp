@@ -54,6 +54,8 @@ struct Adapter::State final : Services {
   // not run backwards for it.
   void set_time(std::uint64_t at_ns) { now_ns = std::max(now_ns, at_ns); }
   void notify(const CompletionQueue& cq);
+  // `wakes`: somebody sleeps until it notifies.
+  void overflowed(const CompletionQueue& cq, bool wakes);
   void release_held_back();
   // Ends every call that may have added completions: an overflowed CQ takes its queue pairs to
   // error.
@@ -66,6 +68,7 @@ struct Adapter::State final : Services {
   void leave_device_memory(std::uint32_t mr);
   // The route that an address vector stands for, sent by `qpn`.
   Route route_to(const AhAttr& attr, std::uint32_t qpn) const;
+  std::uint16_t source_port(std::uint32_t qpn) const;
   Status check_ah(const AhAttr& attr) const;
   Status check_attributes(const QueuePair& qp, const QpAttr& attr, std::uint32_t mask) const;
   Status post_to(QueuePair& qp, const SendWr& wr, std::uint64_t cqe);

@@ -24,10 +24,13 @@ struct FabricHandle {
 };
 
 void init(FabricHandle* self, std::uint64_t seed, const LinkShape& link, std::size_t trace_bytes,
-          std::uint64_t jitter_ns) {
-  new (self)
-      FabricHandle({.seed = seed, .link = link, .trace_bytes = trace_bytes, .jitter_ns = jitter_ns},
-                   std::make_shared<VirtualClock>());
+          std::uint64_t jitter_ns, std::uint64_t ack_delay_ns) {
+  new (self) FabricHandle({.seed = seed,
+                           .link = link,
+                           .trace_bytes = trace_bytes,
+                           .jitter_ns = jitter_ns,
+                           .ack_delay_ns = ack_delay_ns},
+                          std::make_shared<VirtualClock>());
 }
 
 std::uint32_t add_host(FabricHandle& self, Hca& hca) {
@@ -141,7 +144,7 @@ void bind_fabric(nb::module_& module, HcaClass& hca) {
                                   "Adapters, links and switches in virtual time.");
   fabric
       .def("__init__", &init, nb::kw_only(), nb::arg("seed"), nb::arg("link"),
-           nb::arg("trace_bytes"), nb::arg("jitter_ns"))
+           nb::arg("trace_bytes"), nb::arg("jitter_ns"), nb::arg("ack_delay_ns") = 0)
       .def("add_host", &add_host, nb::arg("hca"))
       .def("add_switch", [](FabricHandle& self) { return self.fabric.add_switch(); })
       .def(

@@ -85,6 +85,17 @@ void bind_queue_pairs(HcaClass& hca) {
             return std::tuple(attr, init);
           },
           nb::arg("qpn"))
+      .def(
+          "qp_load",
+          [](Hca& self, std::uint32_t qpn) {
+            const QpLoad load =
+                demand(self.call([=](Adapter& adapter) { return adapter.qp_load(qpn); }));
+            return std::tuple(load.sends, load.receives, load.resources, load.answering,
+                              load.answers);
+          },
+          nb::arg("qpn"),
+          "Slots of the send and receive queue that are taken; responder resources, those that "
+          "still answer, and answers that wait.")
       .def("attach_mcast", &attach_mcast, nb::arg("qpn"), nb::arg("gid"))
       .def("detach_mcast", &detach_mcast, nb::arg("qpn"), nb::arg("gid"));
 }

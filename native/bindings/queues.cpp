@@ -9,6 +9,7 @@ void bind_queues(HcaClass& hca) {
       .def("destroy_cq", verb(&Adapter::destroy_cq), nb::arg("cq"))
       .def("cq_capacity", verb(&Adapter::cq_capacity), nb::arg("cq"))
       .def("cq_overflowed", verb(&Adapter::cq_overflowed), nb::arg("cq"))
+      .def("overflow_cq", verb(&Adapter::overflow_cq), nb::arg("cq"))
       .def("resize_cq", verb(&Adapter::resize_cq), nb::arg("cq"), nb::arg("cqe"))
       .def("moderate_cq", verb(&Adapter::moderate_cq), nb::arg("cq"), nb::arg("count"),
            nb::arg("period_ns"))

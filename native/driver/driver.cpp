@@ -40,9 +40,17 @@ DriverError system_error(const char* what, int error) {
 }
 
 std::unique_ptr<Link> with_rules(std::unique_ptr<Link> link,
-                                 const std::shared_ptr<SharedFaults>& rules) {
+                                 const std::shared_ptr<SharedFaults>& rules,
+                                 const std::shared_ptr<GuardedAdapter>& guarded) {
   if (!rules) return link;
-  return std::make_unique<ScriptedLink>(std::move(link), rules);
+  return std::make_unique<
+      ScriptedLink>(std::move(link), rules, [guarded](std::uint32_t qpn, Addressee& addressee) {
+    QpInit init;
+    const std::lock_guard lock(guarded->mutex);
+    const Result<QpAttr> found = guarded->adapter.query_qp(qpn, init);
+    addressee = {found.value.dest_qp_num, found.value.rq_psn, guarded->adapter.source_port(qpn)};
+    return found.ok();
+  });
 }
 
 std::unique_ptr<Link> with_faults(std::unique_ptr<Link> link, const FaultSettings& settings) {
@@ -84,13 +92,13 @@ DriverError Driver::start() {
   }
   std::unique_ptr<Link> wire = with_faults(std::move(opened_wire_), options_.faults);
   if (options_.faults.any()) faults_ = static_cast<FaultLink*>(wire.get());
-  wire = with_rules(std::move(wire), options_.fault_rules);
+  wire = with_rules(std::move(wire), options_.fault_rules, guarded_);
   FaultSettings loopback_faults = options_.faults;
   ++loopback_faults.seed;
   engine_ = std::make_unique<Engine>(
       guarded_, std::move(wire),
       with_rules(with_faults(std::make_unique<LoopbackLink>(), loopback_faults),
-                 options_.fault_rules),
+                 options_.fault_rules, guarded_),
       std::move(capture), async_bell_, *completion_sinks_);
   ready_fd_ = engine_->wire().ready_fd();
   address_ = udp_->local();

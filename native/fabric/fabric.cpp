@@ -21,7 +21,8 @@ Fabric::Fabric(const FabricSettings& settings, std::shared_ptr<VirtualClock> clo
       clock_(std::move(clock)),
       trace_(settings.trace_bytes),
       marking_(settings.seed ^ 0x6d61726b),
-      jittering_(settings.seed ^ 0x6a697474) {}
+      jittering_(settings.seed ^ 0x6a697474),
+      answering_(settings.seed ^ 0x61636b73) {}
 
 Fabric::~Fabric() {
   for (const Host& host : hosts_) {
@@ -239,7 +240,7 @@ void Fabric::deliver(std::uint32_t number, std::uint32_t flight) {
     lose(flight, "the device is closed");
     return;
   }
-  if (faults_.answers() && answered(number, flight)) return;
+  if (faults_.has(kInPlace) && answered(number, flight)) return;
   ++counters_.delivered;
   const Flight& packet = flights_[flight];
   {
@@ -258,7 +259,17 @@ void Fabric::deliver(std::uint32_t number, std::uint32_t flight) {
     note_activity(host);
   }
   free_flight(flight);
+  if (settings_.ack_delay_ns != 0) answer_later(host);
   pump(number);
+}
+
+// As long as the host does not send, acknowledgements become one: each second arrival finds it busy
+// for a while.
+void Fabric::answer_later(Host& host) {
+  const std::uint64_t drawn = answering_.below(2 * settings_.ack_delay_ns);
+  if (host.sending_later || drawn >= settings_.ack_delay_ns) return;
+  host.sending_later = true;
+  push(now_ns() + 1 + drawn, What::SEND, host.node, 0);
 }
 
 }  // namespace softhca

@@ -19,6 +19,7 @@
 #include "fabric/topology.hpp"
 #include "fabric/trace.hpp"
 #include "faults/fault_set.hpp"
+#include "faults/in_place.hpp"
 #include "vocabulary/random.hpp"
 #include "vocabulary/time.hpp"
 
@@ -39,6 +40,8 @@ struct FabricSettings {
   std::size_t trace_bytes = 64u << 20;
   // Packets of different flows overtake each other within this time.
   std::uint64_t jitter_ns = 0;
+  // A host answers what arrived within this time together.
+  std::uint64_t ack_delay_ns = 0;
 };
 
 struct FabricCounters {
@@ -152,6 +155,8 @@ class Fabric {
   void lose(std::uint32_t flight, const char* why);
   // The host does not see a request, for a rule answers it; true if so.
   bool answered(std::uint32_t host, std::uint32_t flight);
+  bool find_addressee(Host& host, ByteView packet, Addressee& addressee);
+  void answer_later(Host& host);
   void note_strikes(std::uint64_t packet);
   void send_cnp(const Flight& marked);
   void launch(std::uint32_t node, const Route& route, ByteView datagram, std::uint64_t delay_ns);
@@ -174,6 +179,7 @@ class Fabric {
   FabricCounters counters_;
   Random marking_;
   Random jittering_;
+  Random answering_;
   std::unordered_map<std::uint64_t, std::uint64_t> last_arrivals_;  // By flow, with jitter.
   std::vector<Event> heap_;
   std::deque<Flight> flights_;

@@ -3,9 +3,8 @@
 #include <cstring>
 
 #include "fabric/fabric.hpp"
-#include "wire/icrc.hpp"
+#include "faults/in_place.hpp"
 #include "wire/packet.hpp"
-#include "wire/syndrome.hpp"
 
 namespace softhca {
 namespace {
@@ -271,63 +270,44 @@ void Fabric::inject(const Route& route, ByteView datagram, std::uint64_t delay_n
          delay_ns);
 }
 
+bool Fabric::find_addressee(Host& host, ByteView packet, Addressee& addressee) {
+  if (packet.size() < kBthBytes + kIcrcBytes || *host.port.closed) return false;
+  QpInit init;
+  const std::unique_lock lock(*host.port.mutex, std::try_to_lock);
+  const Result<QpAttr> found = host.port.adapter->query_qp(load_be24(&packet[5]), init);
+  const std::uint32_t qpn = load_be24(&packet[5]);
+  addressee = {found.value.dest_qp_num, found.value.rq_psn, host.port.adapter->source_port(qpn)};
+  return found.ok();
+}
+
 bool Fabric::answered(std::uint32_t number, std::uint32_t flight) {
   Host& host = hosts_[number];
   const Flight& request = flights_[flight];
-  if (request.datagram.size() < kBthBytes + kIcrcBytes) return false;
-  const std::uint32_t psn = load_be24(&request.datagram[9]);
-  QpInit init;
-  Result<QpAttr> responder{QpAttr{}};
-  {
-    const std::lock_guard lock(*host.port.mutex);
-    responder = host.port.adapter->query_qp(load_be24(&request.datagram[5]), init);
-  }
-  // A NAK acknowledges what is before it: only the request that is due can be refused.
-  if (!responder.ok() || responder.value.rq_psn != psn ||
-      !opcode_info(request.datagram[0]).has(kRequest)) {
+  Addressee addressee;
+  if (!find_addressee(host, request.datagram, addressee) ||
+      !can_be_refused(request.datagram, addressee)) {
     return false;
   }
   verdict_.clear();
   ByteSpan datagram = request.datagram;
-  faults_.judge(request.route, datagram, now_ns(), -1, true, verdict_, true);
+  faults_.judge(request.route, datagram, now_ns(), -1, true, verdict_, kInPlace);
   note_strikes(request.id);
   if (verdict_.answer < 0) return false;
-  Packet nak;
-  nak.bth.opcode = make_opcode(queue_pair_transport(request.datagram[0]), Operation::ACKNOWLEDGE);
-  nak.bth.destination_qpn = responder.value.dest_qp_num;
-  nak.bth.psn = psn;
-  nak.bth.pkey = load_be16(&request.datagram[2]);
-  nak.aeth.syndrome = static_cast<std::uint8_t>(verdict_.answer);
-  Route back = request.route;
-  std::swap(back.source, back.destination);
-  std::uint8_t bytes[64 + kIcrcBytes];
-  const std::size_t headers = encode_headers(nak, {bytes, 64});
-  append_icrc(back, {bytes, headers});
+  const PacketInPlace nak = refusal_of(request.route, request.datagram,
+                                       static_cast<std::uint8_t>(verdict_.answer), addressee);
   lose(flight, "answered by a fault");
-  launch(host.node, back, {bytes, headers + kIcrcBytes}, 0);
+  launch(host.node, nak.route, nak.bytes, 0);
   return true;
 }
 
 void Fabric::send_cnp(const Flight& marked) {
   const std::uint32_t target = host_of(marked.route.destination);
-  if (target == Topology::kNone || *hosts_[target].port.closed) return;
-  Host& host = hosts_[target];
-  QpInit init;
-  const std::unique_lock lock(*host.port.mutex, std::try_to_lock);
-  const Result<QpAttr> found = host.port.adapter->query_qp(load_be24(&marked.datagram[5]), init);
-  if (!found.ok()) return;
-  // BTH with BECN set, and sixteen reserved bytes (IBTA Vol 1, A17.9.3).
-  std::uint8_t bytes[kBthBytes + 16 + kIcrcBytes] = {};
-  Packet cnp;
-  cnp.bth.opcode = kCnpOpcode;
-  cnp.bth.becn = true;
-  cnp.bth.destination_qpn = found.value.dest_qp_num;
-  cnp.bth.pkey = load_be16(&marked.datagram[2]);
-  encode_headers(cnp, {bytes, kBthBytes});
-  Route back = marked.route;
-  std::swap(back.source, back.destination);
-  append_icrc(back, {bytes, kBthBytes + 16});
-  launch(host.node, back, bytes, 0);
+  Addressee addressee;
+  if (target == Topology::kNone || !find_addressee(hosts_[target], marked.datagram, addressee)) {
+    return;
+  }
+  const PacketInPlace cnp = notification_of(marked.route, marked.datagram, addressee);
+  launch(hosts_[target].node, cnp.route, cnp.bytes, 0);
 }
 
 }  // namespace softhca

@@ -37,14 +37,44 @@ class Recorder final : public Observer {
     add(RecordKind::COMPLETION, qpn, wr_id,
         static_cast<std::uint32_t>(status) | (is_receive ? kReceiveRequest : 0), byte_len);
   }
-  void changed_state(std::uint32_t qpn, QpState from, QpState to) override {
-    add(RecordKind::STATE, qpn, static_cast<std::uint64_t>(from), static_cast<std::uint32_t>(to),
-        0);
+  void created(std::uint32_t qpn, QpType type, std::uint32_t pd, std::uint32_t sends,
+               std::uint32_t receives) override {
+    std::uint8_t more[4];
+    store_be32(more, receives);
+    trace_.add({.at_ns = clock_.now_ns,
+                .a = pd,
+                .b = static_cast<std::uint32_t>(type),
+                .number = sends,
+                .kind = RecordKind::CREATED,
+                .host = host_,
+                .qpn = qpn},
+               more);
+  }
+  void changed_state(std::uint32_t qpn, QpState from, QpState to, std::uint32_t rights,
+                     std::uint32_t reads) override {
+    add(RecordKind::STATE, qpn, static_cast<std::uint64_t>(from) | std::uint64_t{rights} << 8,
+        static_cast<std::uint32_t>(to), reads);
   }
   void destroyed(std::uint32_t qpn) override { add(RecordKind::STATE, qpn, 0, kDestroyed, 0); }
   void raised(EventType type, std::uint32_t object) override {
     add(RecordKind::EVENT, object, 0, static_cast<std::uint32_t>(type), 0);
   }
+  void named(const NamedMemory& memory) override {
+    std::uint8_t more[13];
+    store_be64(more, memory.length);
+    store_be32(more + 8, memory.pd);
+    more[12] = memory.is_window;
+    trace_.add({.at_ns = clock_.now_ns,
+                .packet = packet_,
+                .a = memory.address,
+                .b = memory.access,
+                .number = memory.key,
+                .kind = RecordKind::KEY,
+                .host = host_,
+                .qpn = memory.qpn},
+               more);
+  }
+  void unnamed(std::uint32_t key) override { add(RecordKind::KEY, 0, 0, 0, key); }
   void wrote(std::uint32_t key, std::uint64_t address, ByteView before, ByteView after) override {
     trace_.add({.at_ns = clock_.now_ns,
                 .packet = packet_,

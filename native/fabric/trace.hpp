@@ -21,10 +21,13 @@ enum class RecordKind : std::uint32_t {
   FAULT,       // A rule struck; text: its name. b: its number.
   POST,        // a: wr_id, b: opcode; number: length.
   COMPLETION,  // a: wr_id, b: status, number: byte_len.
-  STATE,       // a: from, b: to.
+  STATE,       // a: from, and rights above the lowest 8 bits; b: to; number: READs at once.
   WRITE,       // a: address, number: key; bytes: what was there before, and then what is.
   EVENT,       // b: asynchronous event.
   NOTE,        // text: what a program or the fabric says.
+  CREATED,     // A queue pair. a: its PD, b: its type; number: room for sends; bytes: for receives.
+  KEY,  // number: the key, a: address, b: access, qpn: who alone may use it; bytes: length, PD and
+        // whether it is a window. No bytes: it stands for nothing any more.
 };
 
 // No padding: the bytes of a record are what is hashed.

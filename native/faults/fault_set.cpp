@@ -72,19 +72,28 @@ void FaultVerdict::clear() {
 std::uint32_t FaultSet::add(FaultRule rule) {
   entries_.push_back(std::make_unique<Entry>(std::move(rule)));
   ++active_;
-  if (entries_.back()->rule.action == FaultAction::ANSWER) ++answering_;
+  ++active_by_action_[static_cast<std::size_t>(entries_.back()->rule.action)];
   return static_cast<std::uint32_t>(entries_.size() - 1);
 }
 
 void FaultSet::remove(std::uint32_t number) {
   if (std::exchange(entries_[number]->removed, true)) return;
   --active_;
-  if (entries_[number]->rule.action == FaultAction::ANSWER) --answering_;
+  --active_by_action_[static_cast<std::size_t>(entries_[number]->rule.action)];
+}
+
+bool FaultSet::has(FaultActions actions) const {
+  for (std::size_t i = 0; i < active_by_action_.size(); ++i) {
+    if ((actions >> i & 1) != 0 && active_by_action_[i] != 0) return true;
+  }
+  return false;
 }
 
 bool FaultSet::strikes(Entry& entry, const PacketSight& packet) {
   const FaultRule& rule = entry.rule;
   if (entry.removed || !rule.match(packet)) return false;
+  // Nobody is told of congestion that a notification met.
+  if (rule.action == FaultAction::CNP && packet.datagram[0] == kCnpOpcode) return false;
   if (rule.predicate && !rule.predicate(packet)) return false;
   const std::uint64_t number = ++entry.tally.matched;
   if (rule.has_only) return std::ranges::find(rule.only, number) != rule.only.end();
@@ -147,12 +156,12 @@ bool FaultSet::apply(Entry& entry, const PacketSight& packet, ByteSpan& datagram
 }
 
 void FaultSet::judge(const Route& route, ByteSpan& datagram, std::uint64_t now_ns, int link,
-                     bool sending, FaultVerdict& verdict, bool arriving) {
+                     bool sending, FaultVerdict& verdict, FaultActions actions) {
   // Not a range: a predicate may add rules, which are asked from the next packet on.
   const std::size_t count = entries_.size();
   for (std::size_t i = 0; i < count && !verdict.dropped; ++i) {
     Entry& entry = *entries_[i];
-    if ((entry.rule.action == FaultAction::ANSWER) != arriving) continue;
+    if ((action_bit(entry.rule.action) & actions) == 0) continue;
     const PacketSight packet{route, datagram, now_ns, link, sending};
     if (!strikes(entry, packet) || !apply(entry, packet, datagram, verdict)) continue;
     ++entry.tally.struck;

@@ -1,6 +1,7 @@
 // Applies rules to packets, one after the other, and remembers how often each struck.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -29,6 +30,14 @@ struct FaultVerdict {
   void clear();
 };
 
+// Kinds of rules, as bits.
+using FaultActions = std::uint32_t;
+constexpr FaultActions action_bit(FaultAction action) {
+  return FaultActions{1} << static_cast<unsigned>(action);
+}
+// What takes the responder's place: asked when the responder would take the packet.
+inline constexpr FaultActions kInPlace = action_bit(FaultAction::ANSWER);
+
 class FaultSet {
  public:
   // Returns its number. Rules are asked in the order in which they were added.
@@ -43,13 +52,13 @@ class FaultSet {
   }
   std::size_t size() const { return entries_.size(); }
 
-  // Some rule answers in the responder's place: ask it with `arriving`, when the responder would
-  // take the packet, and all others before.
-  bool answers() const { return answering_ != 0; }
+  // There is a rule of one of these kinds.
+  bool has(FaultActions actions) const;
 
-  // `datagram` is changed in place, and its length with it. `link` as in PacketSight.
+  // Asks the rules of these kinds. `datagram` is changed in place, and its length with it. `link`
+  // as in PacketSight.
   void judge(const Route& route, ByteSpan& datagram, std::uint64_t now_ns, int link, bool sending,
-             FaultVerdict& verdict, bool arriving = false);
+             FaultVerdict& verdict, FaultActions actions = ~kInPlace);
 
  private:
   struct Entry {
@@ -68,7 +77,7 @@ class FaultSet {
   // Behind pointers: a predicate may add rules.
   std::vector<std::unique_ptr<Entry>> entries_;
   std::size_t active_ = 0;
-  std::size_t answering_ = 0;
+  std::array<std::size_t, 32> active_by_action_{};
 };
 
 }  // namespace softhca

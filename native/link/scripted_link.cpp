@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "wire/packet.hpp"
+
 namespace softhca {
 
 void ScriptedLink::pass(Direction& to, Owned owned, std::uint64_t delay_ns) {
@@ -30,7 +32,8 @@ void ScriptedLink::put(Direction& to, const Datagram& datagram, bool sending) {
   ByteSpan bytes = owned.bytes;
   {
     const std::lock_guard lock(faults_->mutex);
-    faults_->rules.judge(owned.route, bytes, now_ns_ - start_ns_, -1, sending, verdict_);
+    faults_->rules.judge(owned.route, bytes, now_ns_ - start_ns_, -1, sending, verdict_,
+                         ~kAtArrival);
   }
   owned.bytes.resize(bytes.size());
   if (verdict_.marked) owned.route.traffic_class |= 3;
@@ -72,6 +75,7 @@ std::size_t ScriptedLink::send(std::span<const Datagram> datagrams) {
 
 std::size_t ScriptedLink::receive(std::span<Datagram> datagrams) {
   auto& ready = receiving_.ready;
+  judged_ -= std::min(judged_, lent_);
   ready.erase(ready.begin(), ready.begin() + static_cast<std::ptrdiff_t>(std::exchange(lent_, 0)));
   if (ready.size() < datagrams.size()) {
     std::array<Datagram, kLinkBatch> batch;
@@ -79,8 +83,50 @@ std::size_t ScriptedLink::receive(std::span<Datagram> datagrams) {
     for (std::size_t i = 0; i < arrived; ++i) put(receiving_, batch[i], false);
   }
   lent_ = std::min(ready.size(), datagrams.size());
+  if (judges_arrivals()) {
+    judge_arrivals();
+    lent_ = std::min(judged_, datagrams.size());
+  }
   for (std::size_t i = 0; i < lent_; ++i) datagrams[i] = {ready[i].route, ready[i].bytes};
   return lent_;
+}
+
+bool ScriptedLink::judges_arrivals() {
+  const std::lock_guard lock(faults_->mutex);
+  return faults_->rules.has(kAtArrival);
+}
+
+// One packet at a time: which request is due is known when the adapter has taken those before it.
+void ScriptedLink::judge_arrivals() {
+  auto& ready = receiving_.ready;
+  if (judged_ > 0) return;
+  while (!ready.empty() && answered(ready.front())) ready.pop_front();
+  judged_ = ready.empty() ? 0 : 1;
+}
+
+bool ScriptedLink::answered(const Owned& arrived) {
+  const ByteView packet = arrived.bytes;
+  Addressee addressee;
+  if (packet.size() < kBthBytes + kIcrcBytes || !find_(load_be24(&packet[5]), addressee)) {
+    return false;
+  }
+  FaultActions asked = action_bit(FaultAction::CNP);
+  if (can_be_refused(packet, addressee)) asked |= kInPlace;
+  verdict_.clear();
+  std::vector<std::uint8_t> copy = arrived.bytes;
+  ByteSpan bytes = copy;
+  {
+    const std::lock_guard lock(faults_->mutex);
+    faults_->rules.judge(arrived.route, bytes, now_ns_ - start_ns_, -1, false, verdict_, asked);
+  }
+  const auto send_back = [this](PacketInPlace made) {
+    sending_.ready.push_back({made.route, std::move(made.bytes)});
+  };
+  if (verdict_.cnp) send_back(notification_of(arrived.route, packet, addressee));
+  if (verdict_.answer < 0) return false;
+  const auto syndrome = static_cast<std::uint8_t>(verdict_.answer);
+  send_back(refusal_of(arrived.route, packet, syndrome, addressee));
+  return true;
 }
 
 void ScriptedLink::let_go(Direction& of) {

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "faults/fault_set.hpp"
+#include "faults/in_place.hpp"
 #include "link/link.hpp"
 #include "vocabulary/time.hpp"
 
@@ -19,11 +21,19 @@ struct SharedFaults {
   FaultSet rules;
 };
 
+// Looks up the queue pair that a packet is for; false if there is none.
+using FindAddressee = std::function<bool(std::uint32_t qpn, Addressee& addressee)>;
+
+// What strikes packets that came, once they have: it takes a queue pair of this side.
+inline constexpr FaultActions kAtArrival = kInPlace | action_bit(FaultAction::CNP);
+
 // What a rule says of time counts from the first round that the link took part in.
 class ScriptedLink final : public Link {
  public:
-  ScriptedLink(std::unique_ptr<Link> inner, std::shared_ptr<SharedFaults> faults)
-      : inner_(std::move(inner)), faults_(std::move(faults)) {}
+  // `find` is called between two rounds of the adapter, without locks.
+  ScriptedLink(std::unique_ptr<Link> inner, std::shared_ptr<SharedFaults> faults,
+               FindAddressee find)
+      : inner_(std::move(inner)), faults_(std::move(faults)), find_(std::move(find)) {}
 
   std::size_t send(std::span<const Datagram> datagrams) override;
   std::size_t receive(std::span<Datagram> datagrams) override;
@@ -57,13 +67,18 @@ class ScriptedLink final : public Link {
   void pass(Direction& to, Owned owned, std::uint64_t delay_ns);
   void let_go(Direction& of);
   void drain();
+  bool judges_arrivals();
+  void judge_arrivals();
+  bool answered(const Owned& arrived);
 
   std::unique_ptr<Link> inner_;
   std::shared_ptr<SharedFaults> faults_;
+  const FindAddressee find_;
   FaultVerdict verdict_;
   Direction sending_;
   Direction receiving_;
-  std::size_t lent_ = 0;  // At the front of receiving_: the caller still looks at them.
+  std::size_t judged_ = 0;  // At the front of receiving_: what rules at arrival have let through.
+  std::size_t lent_ = 0;    // At the front of receiving_: the caller still looks at them.
   std::uint64_t now_ns_ = 0;
   std::uint64_t start_ns_ = 0;
 };

@@ -126,6 +126,7 @@ AccessFault MemoryTable::register_fast_region(const Accessor& who, std::uint32_t
   slot->pieces = slot->mapped_pieces;
   slot->tag = static_cast<std::uint8_t>(key);
   slot->state = KeyState::VALID;
+  tell_named(*slot);
   return {};
 }
 
@@ -141,6 +142,7 @@ Result<std::uint32_t> MemoryTable::reregister_region(std::uint32_t handle,
   if (Status status = check_region(request, limits_.max_region_bytes); !status.ok()) {
     return status;
   }
+  tell_unnamed(*slot);
   const RegionRequest& before = slot->region;
   if (before.pd != request.pd || before.address != request.address ||
       before.length != request.length || before.iova != request.iova) {
@@ -148,6 +150,7 @@ Result<std::uint32_t> MemoryTable::reregister_region(std::uint32_t handle,
     slot->tag = static_cast<std::uint8_t>(slot->tag + 1 + random_.below(16));
   }
   slot->region = request;
+  tell_named(*slot);
   return key_of(*slot);
 }
 

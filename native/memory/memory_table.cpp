@@ -17,7 +17,21 @@ Result<std::uint32_t> MemoryTable::register_region(const RegionRequest& request)
   KeySlot& slot = take_slot(KeyKind::REGION);
   slot.region = request;
   ++regions_;
+  tell_named(slot);
   return slot.handle;
+}
+
+void MemoryTable::tell_named(const KeySlot& slot) const {
+  if (observer != nullptr) {
+    observer->named({key_of(slot), slot.region.iova, slot.region.length, slot.region.access,
+                     slot.region.pd, slot.qpn, slot.is_window()});
+  }
+}
+
+void MemoryTable::tell_unnamed(const KeySlot& slot) const {
+  if (observer != nullptr && slot.state == KeyState::VALID) {
+    observer->unnamed(key_of(slot));
+  }
 }
 
 KeySlot& MemoryTable::take_slot(KeyKind kind) {
@@ -64,6 +78,7 @@ Status MemoryTable::deregister_region(std::uint32_t handle) {
     return refuse(EBUSY, "mr", slot->windows, "memory windows are bound to the region");
   }
   --regions_;
+  tell_unnamed(*slot);
   free_slot(*slot);
   return Status::success();
 }

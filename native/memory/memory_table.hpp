@@ -180,6 +180,9 @@ class MemoryTable {
   Reason check_bind(const Accessor& who, const KeySlot& window, std::uint32_t key,
                     const BindInfo& info, const KeySlot* region) const;
   void unbind(KeySlot& window);
+  // Tells the observer what the slot's key stands for, or that it stands for nothing any more.
+  void tell_named(const KeySlot& slot) const;
+  void tell_unnamed(const KeySlot& slot) const;
 
   AccessFault check_local(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
                           std::uint64_t length, std::uint32_t access) const;

@@ -41,6 +41,7 @@ Status MemoryTable::dealloc_window(std::uint32_t handle) {
 }
 
 void MemoryTable::unbind(KeySlot& window) {
+  tell_unnamed(window);
   if (window.state == KeyState::VALID) {
     --slots_[window.under].windows;
     bound_type_2_ -= window.kind == KeyKind::WINDOW_2 ? 1 : 0;
@@ -138,6 +139,7 @@ AccessFault MemoryTable::bind_window(const Accessor& who, std::uint32_t handle, 
   window->qpn = who.qpn;
   bound_type_2_ += window->kind == KeyKind::WINDOW_2 ? 1 : 0;
   ++slots_[window->under].windows;
+  tell_named(*window);
   return {};
 }
 
@@ -168,6 +170,7 @@ AccessFault MemoryTable::invalidate(const Accessor& who, std::uint32_t key, bool
   if (slot->kind == KeyKind::WINDOW_2) {
     unbind(*slot);
   } else {
+    tell_unnamed(*slot);
     slot->state = KeyState::FREE;
   }
   return {};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "queue/completion.hpp"
@@ -32,6 +33,8 @@ class CompletionQueue {
   std::size_t poll(std::span<Completion> out);
 
   bool overflowed() const { return overflowed_; }
+  // It is dead from now on; false if it was already.
+  bool overflow() { return !std::exchange(overflowed_, true); }
   // From now on completions go there; those that wait in another outlet go along. False, and
   // nothing is changed: it cannot take as many. Precondition: none wait here.
   bool lead_to(std::shared_ptr<CompletionOutlet> outlet);

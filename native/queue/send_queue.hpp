@@ -99,6 +99,9 @@ class SendQueue {
 
   bool full() const { return tail_ - freed_ >= entries_.size(); }
   bool empty() const { return oldest_ == tail_; }
+  // Slots that are not free: what is posted, and unsignaled requests until a completion tells of
+  // their end.
+  std::uint32_t held() const { return static_cast<std::uint32_t>(tail_ - freed_); }
   std::uint32_t capacity() const { return static_cast<std::uint32_t>(entries_.size()); }
   std::uint64_t oldest() const { return oldest_; }
   std::uint64_t tail() const { return tail_; }

@@ -66,4 +66,13 @@ struct QpAttr {
   std::uint8_t alt_timeout = 0;
 };
 
+// What a queue pair holds at a moment.
+struct QpLoad {
+  std::uint32_t sends = 0;      // Slots of the send queue that are not free.
+  std::uint32_t receives = 0;   // Of its own receive queue, the one that is being filled included.
+  std::uint32_t resources = 0;  // For READs and atomics of the peer.
+  std::uint32_t answering = 0;  // Those whose answer is not out yet.
+  std::uint32_t answers = 0;    // Answers that wait.
+};
+
 }  // namespace softhca

@@ -70,6 +70,9 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
   }
   const QpState from = state();
   set_state(to);
+  if (services.observer != nullptr && from == to) {
+    tell_state(from);
+  }
   if (to != QpState::SQD) {
     attr.sq_draining = false;
   }
@@ -108,6 +111,14 @@ QpAttr QueuePair::query() const {
       state() == QpState::SQE) {
     now.rq_psn = responder.rq_psn();
   }
+  return now;
+}
+
+QpLoad QueuePair::load() const {
+  QpLoad now;
+  now.sends = sq.held();
+  now.receives = rq.count() + (responder.fills_own_receive() ? 1 : 0);
+  responder.add_load(now);
   return now;
 }
 

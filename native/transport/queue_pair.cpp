@@ -232,8 +232,14 @@ void QueuePair::set_state(QpState to) {
   const QpState from = attr.qp_state;
   attr.qp_state = to;
   if (services.observer != nullptr && from != to) {
-    services.observer->changed_state(qpn, from, to);
+    tell_state(from);
   }
+}
+
+void QueuePair::tell_state(QpState from) const {
+  const bool asks = attr.qp_state != QpState::INIT && attr.qp_state != QpState::RTR;
+  services.observer->changed_state(qpn, from, attr.qp_state, attr.qp_access_flags,
+                                   asks ? attr.max_rd_atomic : attr.max_dest_rd_atomic);
 }
 
 void QueuePair::enter_error() {

@@ -36,6 +36,7 @@ class QueuePair {
   // for, where the mask has them.
   Status modify(const QpAttr& attr, std::uint32_t mask, const Route& route, std::uint16_t pkey);
   QpAttr query() const;
+  QpLoad load() const;
   // `route` is where a UD request goes; `ah_ok` is false when its handle named nothing usable.
   // `cqe` comes back in the completion.
   Status post_send(const SendWr& wr, const Route& route, bool ah_ok, std::uint64_t cqe);
@@ -105,6 +106,7 @@ class QueuePair {
  private:
   bool replied_last_ = false;  // The last packet was the responder's.
 
+  void tell_state(QpState from) const;
   void to_reset();
   void to_error_by_user();
   Status check_request(const SendWr& wr, std::uint64_t& length) const;

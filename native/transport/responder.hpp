@@ -9,6 +9,7 @@
 #include "memory/memory_table.hpp"
 #include "queue/receive_queue.hpp"
 #include "queue/shared_receive_queue.hpp"
+#include "transport/attributes.hpp"
 #include "transport/outlet.hpp"
 #include "wire/packet.hpp"
 #include "wire/syndrome.hpp"
@@ -47,6 +48,8 @@ class Responder {
   bool fills_receive_of(const SharedReceiveQueue& srq) const {
     return has_receive_ && receive_srq_ == srq.handle;
   }
+  bool fills_own_receive() const { return has_receive_ && receive_srq_ == 0; }
+  void add_load(QpLoad& load) const;
   // wr_id of the receive being filled, for captures.
   bool current_receive(std::uint64_t& wr_id) const;
   // Its token (Completion::cqe); 0 if there is none.

@@ -122,6 +122,14 @@ bool Responder::atomics_wait() const {
   });
 }
 
+void Responder::add_load(QpLoad& load) const {
+  load.resources = static_cast<std::uint32_t>(resources_.size());
+  load.answering = static_cast<std::uint32_t>(std::ranges::count_if(
+      resources_, [](const Resource& resource) { return resource.replying; }));
+  load.answers = static_cast<std::uint32_t>(std::ranges::count_if(
+      replies_, [](const Reply& reply) { return reply.kind != ReplyKind::ACKNOWLEDGE; }));
+}
+
 Responder::Resource* Responder::take_resource(std::uint32_t& index) {
   index = next_resource_;
   next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());

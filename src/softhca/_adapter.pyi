@@ -1384,6 +1384,8 @@ class Hca:
 
     def cq_overflowed(self, cq: int) -> bool: ...
 
+    def overflow_cq(self, cq: int) -> None: ...
+
     def resize_cq(self, cq: int, cqe: int) -> None: ...
 
     def moderate_cq(self, cq: int, count: int, period_ns: int) -> None: ...
@@ -1408,6 +1410,11 @@ class Hca:
         """Returns the QPN; `init.cap` becomes what was given."""
 
     def query_qp(self, qpn: int) -> tuple[QpAttr, QpInit]: ...
+
+    def qp_load(self, qpn: int) -> tuple[int, int, int, int, int]:
+        """
+        Slots of the send and receive queue that are taken; responder resources, those that still answer, and answers that wait.
+        """
 
     def attach_mcast(self, qpn: int, gid: bytes) -> None: ...
 
@@ -1680,7 +1687,7 @@ class FabricStop(enum.Enum):
 class Fabric:
     """Adapters, links and switches in virtual time."""
 
-    def __init__(self, *, seed: int, link: LinkShape, trace_bytes: int, jitter_ns: int) -> None: ...
+    def __init__(self, *, seed: int, link: LinkShape, trace_bytes: int, jitter_ns: int, ack_delay_ns: int = 0) -> None: ...
 
     def add_host(self, hca: Hca) -> int: ...
 

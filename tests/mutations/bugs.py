@@ -154,4 +154,41 @@ BUGS = [
         "  write_address_ += payload_bytes;",
         "  write_address_ += packet.info->has(kFirst) ? payload_bytes : 0;",
     ),
+    Bug(
+        "bounds are checked one byte too late",
+        "memory/memory_access.cpp",
+        "      length > region.length - (address - region.iova)) {",
+        "      length > region.length - (address - region.iova) + 1) {",
+    ),
+    Bug(
+        "READs need no right",
+        "transport/responder_checks.cpp",
+        "    return kAccessRemoteRead;",
+        "    return 0;",
+    ),
+    Bug(
+        "a stale key still works",
+        "memory/memory_table.cpp",
+        "  return slot.live && slot.tag == (key & 0xff) ? &slot : nullptr;",
+        "  return slot.live ? &slot : nullptr;",
+    ),
+    Bug(
+        "slots of unsignaled requests are lost",
+        "queue/send_queue.hpp",
+        "    if (made_completion) {\n      freed_ = oldest_;",
+        "    if (made_completion) {\n      freed_ += 1;",
+    ),
+    Bug(
+        "a responder resource answers for ever",
+        "transport/responder_reply.cpp",
+        "  replies_.pop_front();\n  resource.replying = false;\n  const bool confirms",
+        "  replies_.pop_front();\n  const bool confirms",
+    ),
+    Bug(
+        "flushed in the wrong order",
+        "transport/queue_pair.cpp",
+        "  completion.wr_id = wqe.wr_id;\n",
+        "  completion.wr_id = status == WcStatus::WR_FLUSH_ERR ? sq.at(sq.tail() - 1).wr_id"
+        " : wqe.wr_id;\n",
+    ),
 ]

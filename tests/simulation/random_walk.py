@@ -11,6 +11,7 @@ import random
 import sys
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 import softhca as hca
 from softhca import QPState, WcStatus
@@ -45,6 +46,7 @@ class Connection:
     there: bytearray
     here_mr: hca.MR
     there_mr: hca.MR
+    sealed_mr: hca.MR  # The same bytes as there_mr, without rights for peers.
     posted: deque[Expected] = field(default_factory=deque)
     receives: deque[int] = field(default_factory=deque)
     messages: deque[tuple[str, bytes]] = field(default_factory=deque)
@@ -86,7 +88,8 @@ class Walk:
             )
             for pd, cq in zip(pds, cqs, strict=True)
         ]
-        made = Connection(*qps, *cqs, *buffers, *mrs)
+        sealed = pds[1].reg_mr(buffers[1], access=hca.Access.LOCAL_WRITE)
+        made = Connection(*qps, *cqs, *buffers, *mrs, sealed)
         self.connections.append(made)
         self._join(made)
 
@@ -161,13 +164,30 @@ class Walk:
             else:
                 size = max(size, 1)
                 local = c.here_mr[start : start + size]
-                there = c.there_mr.remote()
-                outside = hca.RemoteMemory(there.addr + len(c.there) + start, there.rkey, size)
-                wr = hca.Write(local, remote=outside, **options)
+                wr = self._bad(c, local, start, size, options)
                 expected.fails = WcStatus.REM_ACCESS_ERR
                 c.failed = True
         c.posted.append(expected)
         c.asker.post_send(wr)
+
+    def _bad(
+        self, c: Connection, local: hca.Sge, start: int, size: int, options: dict[str, Any]
+    ) -> hca.SendWr:
+        """A request for bytes that the peer gives no right to."""
+        there = c.there_mr.remote()
+        end = there.addr + len(c.there)
+        kind = self.draw.randrange(5)
+        if kind == 0:  # A byte too far.
+            remote = hca.RemoteMemory(end - size + 1, there.rkey, size)
+        elif kind == 1:  # Far outside.
+            remote = hca.RemoteMemory(end + start, there.rkey, size)
+        elif kind == 2:  # A key that there is not.
+            remote = hca.RemoteMemory(there.addr + start, there.rkey ^ 0x80, size)
+        else:  # A region that is not for peers.
+            remote = hca.RemoteMemory(c.sealed_mr.addr + start, c.sealed_mr.lkey, size)
+        if kind == 4:
+            return hca.Read(local, remote=remote, **options)
+        return hca.Write(local, remote=remote, **options)
 
     def receive(self, c: Connection) -> None:
         """Posts a receive."""
@@ -259,7 +279,9 @@ class Walk:
             self._join(c)
             return
         self.connections.remove(c)
-        for one in (c.asker, c.answerer, c.here_mr, c.there_mr, c.ask_cq, c.answer_cq):
+        for one in (c.asker, c.answerer, c.here_mr, c.there_mr, c.sealed_mr):
+            one.close()
+        for one in (c.ask_cq, c.answer_cq):
             one.close()
 
     def drain(self, c: Connection, most: int) -> None:
@@ -280,7 +302,9 @@ class Walk:
         """Walks."""
         self._landings = {}
         draw = self.draw
-        for _ in range(steps):
+        for step in range(steps):
+            if step % 16 == 0:
+                self.fabric.check()
             if not self.connections or (len(self.connections) < 4 and draw.random() < 0.05):
                 self.connect()
             c = draw.choice(self.connections)
@@ -314,7 +338,8 @@ def faults(fabric: Fabric) -> None:
 def walk(seed: int, steps: int = 150) -> int:
     """Walks once, and checks the trace; returns how many completions there were."""
     jitter_ns = 3000 if seed % 3 == 0 else 0
-    with Fabric(seed, jitter_ns=jitter_ns) as fabric:
+    ack_delay_ns = 2000 if seed % 5 < 2 else 0
+    with Fabric(seed, jitter_ns=jitter_ns, ack_delay_ns=ack_delay_ns) as fabric:
         faults(fabric)
         one = fabric.keep(Walk(fabric))
         one.run(steps)

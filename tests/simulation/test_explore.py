@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import softhca as hca
-from softhca.testing import ExploreError, Fabric, explore
+from softhca.testing import ExploreError, Fabric, What, explore
 
 from .ends import pair
 
@@ -54,3 +54,21 @@ def test_jitter_changes_the_order_between_flows() -> None:
 
     assert {tuple(order(seed, 0)) for seed in range(5)} == {(0, 1, 2, 3)}
     assert len({tuple(order(seed, 5000)) for seed in range(5)}) > 1
+
+
+def test_acknowledgements_come_together_or_alone() -> None:
+    def acknowledgements(seed: int, ack_delay_ns: int) -> int:
+        with Fabric(seed, ack_delay_ns=ack_delay_ns) as fabric:
+            a, b = pair(fabric)
+            write = hca.Write(a.mr[:8], remote=b.mr.remote()[:8], signaled=True)
+            a.qp.post_send([write] * 20)
+            done = 0
+            while done < 20:
+                assert a.next().ok
+                done += 1
+            return sum(r.what is What.SENT and r.data[0] == 0x11 for r in fabric.trace)
+
+    assert {acknowledgements(seed, 0) for seed in range(3)} == {20}
+    delayed = [acknowledgements(seed, 2000) for seed in range(10)]
+    assert len(set(delayed)) > 2, delayed
+    assert min(delayed) < 10

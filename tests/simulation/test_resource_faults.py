@@ -119,3 +119,27 @@ def test_a_gid_that_changes() -> None:
         fabric.faults.gid_change(device, "10.7.7.7")
         with device.get_async_event() as event:
             assert event.event_type is hca.EventType.GID_CHANGE
+
+
+def test_a_completion_queue_that_overflows() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        wr = hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True)
+        a.qp.post_send(wr)
+        fabric.run_for(0.001)
+        a.cq.req_notify()
+        fabric.faults.cq_overflow(a.cq, at_ns=fabric.now_ns + 500)
+        a.qp.post_send(wr)
+        a.channel.get_event()  # Who sleeps on the queue is woken.
+        a.cq.ack_events()
+        kinds = []
+        while (event := a.device.poll_async_event()) is not None:
+            kinds.append(event.event_type)
+            event.ack()
+        assert kinds == [hca.EventType.CQ_ERR, hca.EventType.QP_FATAL]
+        assert a.qp.state is hca.QPState.ERR
+        # What was in the queue is not lost; the second one is, which was under way.
+        assert [wc.status for wc in a.poll()] == [hca.WcStatus.SUCCESS]
+        assert a.poll() == []
+        noted = [r.text for r in fabric.trace if "overflows" in r.text]
+        assert len(noted) == 1

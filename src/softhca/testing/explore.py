@@ -53,10 +53,19 @@ class _Run:
     strikes: tuple[tuple[str, int], ...]
 
 
-def _run(test: Test, seed: int, jitter_ns: int, allowed: frozenset[tuple[str, int]] | None) -> _Run:
+@dataclass(frozen=True)
+class _Order:
+    """What of the order of things a run draws by itself."""
+
+    jitter_ns: int
+    ack_delay_ns: int
+
+
+def _run(test: Test, seed: int, order: _Order, allowed: frozenset[tuple[str, int]] | None) -> _Run:
     """Runs the test; with `allowed`, faults strike those matches only."""
     error: BaseException | None = None
-    with Fabric(seed, jitter_ns=jitter_ns) as fabric:
+    fabric = Fabric(seed, jitter_ns=order.jitter_ns, ack_delay_ns=order.ack_delay_ns)
+    with fabric:
         fabric.faults.allowed = allowed
         try:
             test(fabric)
@@ -71,7 +80,7 @@ def _same(one: BaseException, other: BaseException | None) -> bool:
     return other is not None and type(one) is type(other)
 
 
-def _shrink(test: Test, seed: int, jitter_ns: int, found: _Run) -> tuple[_Run, int]:
+def _shrink(test: Test, seed: int, order: _Order, found: _Run) -> tuple[_Run, int]:
     """Takes strikes away, halves first, as long as the test fails in the same way."""
     assert found.error is not None
     runs = 0
@@ -83,7 +92,7 @@ def _shrink(test: Test, seed: int, jitter_ns: int, found: _Run) -> tuple[_Run, i
         shrunk = False
         while at < len(kept) and runs < _SHRINKING_RUNS:
             fewer = kept[:at] + kept[at + size :]
-            tried = _run(test, seed, jitter_ns, frozenset(fewer))
+            tried = _run(test, seed, order, frozenset(fewer))
             runs += 1
             if _same(found.error, tried.error):
                 # Fewer may have struck than were allowed to: the run has become a shorter one.
@@ -98,12 +107,19 @@ def _shrink(test: Test, seed: int, jitter_ns: int, found: _Run) -> tuple[_Run, i
     return _Run(best.error, tuple(kept)), runs
 
 
-def explore(test: Test, runs: int = 1000, *, seed: int = 1, jitter_ns: int | None = 5000) -> int:
+def explore(
+    test: Test,
+    runs: int = 1000,
+    *,
+    seed: int = 1,
+    jitter_ns: int | None = 5000,
+    ack_delay_ns: int | None = 2000,
+) -> int:
     """Runs a test on many fabrics until one fails.
 
     Each run has a seed of its own, and with it other faults and another order of all that the
-    specification leaves open: which of several flows' packets comes first, and with it whose
-    driver runs, what is acknowledged together, and whether an event or a poll is earlier.
+    specification leaves open: which of several flows' packets comes first, when a host's driver
+    runs, what is acknowledged together, and with them whether an event or a poll is earlier.
 
     Args:
         test: Called with a `Fabric` that has no hosts yet.
@@ -111,6 +127,8 @@ def explore(test: Test, runs: int = 1000, *, seed: int = 1, jitter_ns: int | Non
         seed: The first one.
         jitter_ns: Packets of different flows overtake each other within this time, in every second
             run; None or 0 for never.
+        ack_delay_ns: Hosts are busy at times, for so long at most, and acknowledge all that has
+            come meanwhile together, in every third run; None or 0 for never.
 
     Returns:
         How many runs there were, all of which passed.
@@ -119,11 +137,14 @@ def explore(test: Test, runs: int = 1000, *, seed: int = 1, jitter_ns: int | Non
         ExploreError: When a run fails; shrunk to the strikes of faults that it takes.
     """
     for count, number in enumerate(itertools.islice(itertools.count(seed), runs), 1):
-        jitter = jitter_ns if jitter_ns and number % 2 == 0 else 0
-        found = _run(test, number, jitter, None)
+        order = _Order(
+            jitter_ns if jitter_ns and number % 2 == 0 else 0,
+            ack_delay_ns if ack_delay_ns and number % 3 == 0 else 0,
+        )
+        found = _run(test, number, order, None)
         if found.error is None:
             continue
-        shrunk, more = _shrink(test, number, jitter, found)
+        shrunk, more = _shrink(test, number, order, found)
         assert shrunk.error is not None
         finding = Finding(number, shrunk.error, shrunk.strikes, count + more)
         raise ExploreError(finding) from shrunk.error

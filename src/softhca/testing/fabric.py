@@ -33,6 +33,8 @@ class Fabric(VirtualTime):
         mtu: Default MTU of links and ports, in bytes.
         trace: Record what happens: True, False, or the bytes to keep at most.
         jitter_ns: Packets of different flows may overtake each other within this time.
+        ack_delay_ns: Hosts are busy at times, for this long at most, and then acknowledge all that
+            has come meanwhile together.
 
     Attributes:
         seed: As given.
@@ -50,6 +52,7 @@ class Fabric(VirtualTime):
         mtu: int = 4096,
         trace: bool | int = True,
         jitter_ns: int = 0,
+        ack_delay_ns: int = 0,
     ) -> None:
         kept = (_TRACE_BYTES if trace else 0) if isinstance(trace, bool) else trace
         link: dict[str, Any] = {"gbps": gbps, "latency_ns": latency_ns, "mtu": mtu}
@@ -58,6 +61,7 @@ class Fabric(VirtualTime):
             link=shape_of(**link),
             trace_bytes=unsigned("trace", kept, 48),
             jitter_ns=unsigned("jitter_ns", jitter_ns, 48),
+            ack_delay_ns=unsigned("ack_delay_ns", ack_delay_ns, 48),
         )
         super().__init__(native, seed, link)
         self.faults = FabricFaults(self)
@@ -109,6 +113,8 @@ class Fabric(VirtualTime):
             return  # What is gone cannot be judged, nor what follows from it.
         self._invariants.check(self.trace.since(self._checked_records))
         self._checked_records = len(self.trace)
+        if len(self.trace) > 0:
+            self._invariants.balance(self.devices)
         if wrong := self._invariants.violations:
             self._invariants.violations = []
             raise InvariantError("\n".join(wrong[:10]))

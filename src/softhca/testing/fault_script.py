@@ -258,6 +258,47 @@ class PacketFaults:
         """Loses all that a host sends: it hears, and says nothing."""
         return self._add(FaultAction.DROP, {"source": address_of("host", host), **match}, "mute")
 
+    def cnp(self, **match: Unpack[Match]) -> Fault:
+        """Sends a congestion notification back for packets, which arrive.
+
+        A real adapter sends it for packets that come to it.
+        """
+        return self._add_at_arrival(FaultAction.CNP, match, "cnp")
+
+    def rnr(self, tries: int = 1, *, timer_code: int = 1, **match: Unpack[Match]) -> Fault:
+        """Answers requests that need a receive with RNR NAKs, `tries` times.
+
+        Only the request that is due is answered, as a responder would: a NAK acknowledges all
+        before it. A real adapter answers requests that come to it. The same is so for `nak`.
+
+        Args:
+            tries: How many.
+            timer_code: When the requester may come back (IBTA Vol 1, table 45).
+            match: Which requests; by default all that need a receive.
+        """
+        code = unsigned("timer_code", timer_code, 5)
+        _demand_no_link(match)
+        chosen: Match = {"opcode": _TAKES_A_RECEIVE, **match, "times": tries}
+        return self._add_at_arrival(FaultAction.ANSWER, chosen, "rnr", syndrome=0x20 | code)
+
+    def nak(self, kind: str, **match: Unpack[Match]) -> Fault:
+        """Answers requests in the responder's place, which does not see them.
+
+        Args:
+            kind: "sequence", "invalid_request", "remote_access" or "remote_operation".
+            match: Which requests.
+        """
+        if kind not in NAKS:
+            raise VerbsError(errno.EINVAL, "kind", kind, f"must be one of {', '.join(NAKS)}")
+        _demand_no_link(match)
+        chosen: Match = {"opcode": _REQUESTS, **match}
+        return self._add_at_arrival(FaultAction.ANSWER, chosen, f"nak {kind}", syndrome=NAKS[kind])
+
+    def _add_at_arrival(
+        self, action: FaultAction, match: Match, word: str, **settings: Any
+    ) -> Fault:
+        return self._add(action, match, word, **settings)
+
 
 class LinkFaults(PacketFaults):
     """Faults around a real adapter: `softhca.open(faults=LinkFaults())`.
@@ -295,6 +336,14 @@ class LinkFaults(PacketFaults):
 
         return guarded
 
+    def _add_at_arrival(
+        self, action: FaultAction, match: Match, word: str, **settings: Any
+    ) -> Fault:
+        if match.get("on", "receive") == "send":
+            rule = f"must be receive: {word.split()[0]} takes the place of who gets the packet"
+            raise VerbsError(errno.EINVAL, "on", "send", rule)
+        return self._add(action, {**match, "on": "receive"}, word, **settings)
+
 
 def _demand_payload(opcode: Any) -> None:
     carries = ("SEND", "WRITE", "READ_RESPONSE", "CNP")
@@ -321,36 +370,3 @@ class FabricFaults(PacketFaults, ResourceFaults):
 
     def _link_number(self, link: Any) -> int:
         return link_number(link, self._fabric.links)
-
-    def cnp(self, **match: Unpack[Match]) -> Fault:
-        """Sends a congestion notification back for packets, which arrive."""
-        return self._add(FaultAction.CNP, match, "cnp")
-
-    def rnr(self, tries: int = 1, *, timer_code: int = 1, **match: Unpack[Match]) -> Fault:
-        """Answers requests that need a receive with RNR NAKs, `tries` times.
-
-        Only the request that is due is answered, as a responder would: a NAK acknowledges all
-        before it. The same is so for `nak`.
-
-        Args:
-            tries: How many.
-            timer_code: When the requester may come back (IBTA Vol 1, table 45).
-            match: Which requests; by default all that need a receive.
-        """
-        code = unsigned("timer_code", timer_code, 5)
-        _demand_no_link(match)
-        chosen: Match = {"opcode": _TAKES_A_RECEIVE, **match, "times": tries}
-        return self._add(FaultAction.ANSWER, chosen, "rnr", syndrome=0x20 | code)
-
-    def nak(self, kind: str, **match: Unpack[Match]) -> Fault:
-        """Answers requests in the responder's place, which does not see them.
-
-        Args:
-            kind: "sequence", "invalid_request", "remote_access" or "remote_operation".
-            match: Which requests.
-        """
-        if kind not in NAKS:
-            raise VerbsError(errno.EINVAL, "kind", kind, f"must be one of {', '.join(NAKS)}")
-        _demand_no_link(match)
-        chosen: Match = {"opcode": _REQUESTS, **match}
-        return self._add(FaultAction.ANSWER, chosen, f"nak {kind}", syndrome=NAKS[kind])

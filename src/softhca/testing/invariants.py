@@ -6,13 +6,16 @@ The checker reads records alone. It does not ask the adapters, whose mistakes it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from softhca import _adapter
+from softhca.testing.balance import Owed, imbalances
 from softhca.testing.errors import FabricError
 from softhca.testing.record import DESTROYED, RECEIVE, SIGNALED, Record, What
 from softhca.testing.record_text import record_text
+from softhca.testing.rights import Rights
+from softhca.verbs.device import Device
 from softhca.verbs.enums import QPState, WcStatus
 
 _PSNS = 1 << 24
@@ -21,6 +24,9 @@ _FLUSH = int(WcStatus.WR_FLUSH_ERR)
 _ACKNOWLEDGES = {0x11, 0x12}
 _ANSWERS = {0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x12}
 _SEQUENCE_NAK = 0x60
+_LAST_ANSWERS = {0x0F, 0x10, 0x12}
+# What is answered by more than an acknowledgement.
+_ANSWERED = {0x0C, 0x13, 0x14, 0x1C, 0x1D}
 _READ_REQUEST = 0x0C
 # PSNs of one request: the requester asks in pieces of at most 32 packets.
 _LONGEST_READ = 32
@@ -43,13 +49,6 @@ def _behind(psn: int, other: int) -> bool:
 
 
 @dataclass
-class _Packet:
-    opcode: int
-    psn: int
-    payload: bytes
-
-
-@dataclass
 class _Side:
     """One queue pair, since it last left RESET."""
 
@@ -64,6 +63,9 @@ class _Side:
     executed: dict[int, int] = field(default_factory=dict)  # Atomics: packet by PSN.
     last_receive: int | None = None
     reads: set[int] = field(default_factory=set)
+    asked: deque[int] = field(default_factory=deque)  # READs and atomics without an answer.
+    asks_at_most: int | None = None
+    answers_at_most: int | None = None
     complained: set[int] = field(default_factory=set)  # Sequence NAKs.
     payloads: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -79,7 +81,8 @@ class Invariants:
         self.violations: list[str] = []
         self._sides: dict[tuple[int, int], _Side] = {}
         self._destroyed: set[tuple[int, int]] = set()
-        self._packets: dict[int, _Packet] = {}
+        self._packets: dict[int, _adapter.Packet] = {}
+        self._rights = Rights(self._wrong)
         self._delivered_before: set[int] = set()
         self._written: dict[int, bytes] = {}
 
@@ -99,6 +102,10 @@ class Invariants:
                     self._changed(record)
                 case What.WRITE:
                     self._wrote(record)
+                case What.CREATED:
+                    self._rights.created(record)
+                case What.KEY:
+                    self._rights.named(record)
 
     def _wrong(self, record: Record, rule: str) -> None:
         self.violations.append(
@@ -112,15 +119,22 @@ class Invariants:
     # --- packets
 
     def _sent(self, record: Record) -> None:
-        decoded = _adapter.Packet.decode(record.data)
-        syndrome = decoded.syndrome
-        packet = _Packet(decoded.opcode, decoded.psn, decoded.payload)
+        packet = _adapter.Packet.decode(record.data)
+        syndrome = packet.syndrome
         self._packets[record.packet] = packet
-        if record.b == 2 or not _is_rc(packet.opcode):
+        if record.b == 2:
+            return
+        self._rights.answers(record, packet)
+        if not _is_rc(packet.opcode):
             return
         side = self._sides.get((record.host or 0, record.qpn))
         if side is None:
             return
+        if record.b == 0 and packet.opcode in _ANSWERED:
+            side.asked.append(packet.psn)
+            if side.asks_at_most is not None and len(side.asked) > max(1, side.asks_at_most):
+                rule = f"asks for {len(side.asked)} READs and atomics at once"
+                self._wrong(record, f"{rule}, of {side.asks_at_most} that were agreed")
         if packet.opcode in _ACKNOWLEDGES and syndrome >> 5 == 0:
             self._acknowledged(record, side, packet.psn)
         elif packet.opcode in _ACKNOWLEDGES and syndrome == _SEQUENCE_NAK:
@@ -139,11 +153,19 @@ class Invariants:
     def _delivered(self, record: Record) -> None:
         packet = self._packets.get(record.packet)
         written = self._written.pop(record.packet, b"")
-        if packet is None or not _is_rc(packet.opcode) or record.text:
+        if packet is None or record.text:
             return
-        if packet.opcode in _ANSWERS:
+        self._rights.arrived(record, packet)
+        if not _is_rc(packet.opcode):
             return
         side = self._side(record)
+        if packet.opcode in _ANSWERS:
+            # If it is not the one that is due, less is known to be unanswered than is.
+            while packet.opcode in _LAST_ANSWERS and side.asked:
+                if _behind(packet.psn, side.asked[0]):
+                    break
+                side.asked.popleft()
+            return
         psn = packet.psn
         again = psn in side.arrived and psn in side.placed
         if record.packet not in self._delivered_before:  # Else it is doubled, perhaps long ago.
@@ -165,7 +187,9 @@ class Invariants:
             side.executed[psn] = record.packet
 
     def _wrote(self, record: Record) -> None:
-        if record.packet:
+        packet = self._packets.get(record.packet)
+        is_of_atomic = self._rights.wrote(record, packet)
+        if packet is not None and (packet.opcode in _ATOMICS or not is_of_atomic):
             self._written[record.packet] = self._written.get(record.packet, b"") + record.after
 
     # --- work requests
@@ -226,19 +250,40 @@ class Invariants:
 
     def _changed(self, record: Record) -> None:
         where = (record.host or 0, record.qpn)
+        if record.b != DESTROYED:
+            self._rights.changed(record)
         if record.b == DESTROYED:
             self._sides.pop(where, None)
             self._destroyed.add(where)
             return
-        if record.a == QPState.RESET:
+        if record.a & 255 == QPState.RESET:
             self._destroyed.discard(where)
         side = self._side(record)
         if record.b == QPState.RESET:
             self._sides[where] = _Side()
         elif record.b == QPState.ERR:
             side.in_error = True
+            side.asked.clear()
+        elif record.b == QPState.SQD and record.a & 255 == QPState.SQD:
+            side.answers_at_most = None  # It may have changed, and the record tells what is asked.
+        elif record.b == QPState.RTR:
+            side.answers_at_most = record.number
         elif record.b == QPState.RTS:
             side.in_error = side.send_failed = side.flushing = False
+            side.asks_at_most = record.number
+
+    # --- what is left
+
+    def balance(self, devices: Sequence[Device]) -> None:
+        """Compares what queue pairs hold with what the records say that they must."""
+        self.violations += imbalances(devices, self._owed)
+
+    def _owed(self, host: int, qpn: int) -> Owed | None:
+        side = self._sides.get((host, qpn))
+        if side is None:
+            return None
+        receives = len(side.receives) if side.takes_receives else None
+        return Owed(len(side.sends), receives, side.answers_at_most)
 
 
 def check_invariants(records: Iterable[Record]) -> None:

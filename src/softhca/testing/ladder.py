@@ -10,7 +10,7 @@ from softhca.testing.record_text import packet_text, record_text
 from softhca.verbs.gid import GID
 
 _COLUMN = 26
-_TOLD = (What.POST, What.COMPLETION, What.STATE, What.EVENT, What.NOTE)
+_TOLD = (What.POST, What.COMPLETION, What.STATE, What.EVENT, What.NOTE, What.CREATED, What.KEY)
 
 _STYLE = """
 text { font: 11px ui-monospace, monospace; fill: #222 }

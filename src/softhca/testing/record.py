@@ -27,6 +27,8 @@ class What(IntEnum):
     WRITE = 7
     EVENT = 8
     NOTE = 9
+    CREATED = 10
+    KEY = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,10 @@ class Record:
         qpn: Queue pair there; 0 for none.
         packet: Number of the packet, the same when it is sent, struck by a fault and delivered, and
             in what its delivery causes; 0 for none.
-        a: wr_id, or the address of a write.
+        a: wr_id, or the address of a write or key; what a state was before, and rights above it.
         b: Depends on the kind: opcode of a post, status of a completion, state; of a packet that is
             sent, 1 if it goes again and 2 if a fault made it.
-        number: Bytes of a post or completion; key of a write.
+        number: Bytes of a post or completion; key; READs that a state allows at once.
         text: Why a packet was lost or dropped, name of a fault, words of a note.
         data: The datagram of a packet that is sent; what was before a write, and then what is.
         route: IP and UDP headers of a packet that is sent.

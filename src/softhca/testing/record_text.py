@@ -6,8 +6,9 @@ from contextlib import suppress
 from enum import IntEnum
 
 from softhca import _adapter
+from softhca._adapter import Access
 from softhca.testing.record import RECEIVE, SIGNALED, Record, What
-from softhca.verbs.enums import EventType, QPState, WcStatus
+from softhca.verbs.enums import EventType, QPState, QPType, WcStatus
 
 # ibv_wr_opcode, by value.
 _OPCODES = {
@@ -85,11 +86,23 @@ def record_text(record: Record) -> str:
         case What.STATE:
             if record.b == 255:
                 return "destroyed"
-            return f"{_name(QPState, record.a)} to {_name(QPState, record.b)}"
+            return f"{_name(QPState, record.a & 255)} to {_name(QPState, record.b)}"
         case What.WRITE:
             length = len(record.data) // 2
             return f"memory {record.a:#x} of key {record.number:#x}: {length} bytes change"
         case What.EVENT:
             return f"event {_name(EventType, record.b)}"
+        case What.CREATED:
+            return f"created {_name(QPType, record.b)}, {record.number} send requests at once"
+        case What.KEY:
+            return _key_text(record)
         case What.NOTE:
             return record.text
+
+
+def _key_text(record: Record) -> str:
+    if not record.data:
+        return f"key {record.number:#x} stands for nothing any more"
+    length = int.from_bytes(record.data[:8], "big")
+    access = Access(record.b).name or "no right"
+    return f"key {record.number:#x} is {length} bytes at {record.a:#x}, {access}"

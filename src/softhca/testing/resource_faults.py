@@ -13,6 +13,7 @@ from softhca.verbs.errors import VerbsError
 
 if TYPE_CHECKING:
     from softhca.testing.fabric import Fabric
+    from softhca.verbs.cq import CQ
     from softhca.verbs.device import Device
     from softhca.verbs.gid import GIDLike
     from softhca.verbs.qp import QP
@@ -181,6 +182,14 @@ class ResourceFaults:
         if for_ns is not None:
             end = begin + unsigned("for_ns", for_ns, 62)
             self._at(host, end, "port up", lambda: set_port(host, active=True))
+
+    def cq_overflow(self, cq: CQ, *, at_ns: int | None = None) -> None:
+        """Makes a completion queue overflow, as if it were full: CQ_ERR, and its queue pairs fail.
+
+        What waits in it can still be polled; what comes later is lost.
+        """
+        hca = cq.device.adapter
+        self._at(cq.device, at_ns, f"{cq!r} overflows", lambda: hca.overflow_cq(cq.handle))
 
     def gid_change(
         self, host: Device, gid: GIDLike | None, index: int = 0, *, at_ns: int | None = None
