@@ -8,10 +8,20 @@ import sys
 
 from bench.contest import Contest
 from bench.findings import Finding
-from bench.report import findings_table
+from bench.report import details, overview
 
 # In the order of their rows in the table.
-QUESTIONS = ("post_and_poll",)
+QUESTIONS = (
+    "post_and_poll",
+    "send_latency",
+    "send_latency_udp",
+    "message_rate",
+    "message_rate_udp",
+    "bandwidth",
+    "bandwidth_send",
+    "bandwidth_own",
+    "bandwidth_udp",
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -45,8 +55,7 @@ def main(words: list[str] | None = None) -> int:
         for finding in modules[name].ask(contest):
             findings.append(finding)
             print(f"  {finding.what}: {finding.verdict or 'measured'}", file=sys.stderr, flush=True)
-        print(findings_table(findings), flush=True)
+        print(details(findings), flush=True)
         everything += findings
-    if len(options.only) != 1:
-        print(f"\nAll\n\n{findings_table(everything)}")
+    print(f"\nAll\n\n{overview(everything)}")
     return 0

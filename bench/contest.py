@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+from bench.contestants import Contestants
 from bench.findings import Finding, Goal, Unit
 from bench.ratios import summarise
 from bench.turns import Measure, take_turns
@@ -30,14 +30,13 @@ class Contest:
         goal: Goal,
         probe: tuple[str, Measure],
         unit: Unit,
-        contestants: Mapping[str, Measure],
+        among: Contestants,
         *,
-        absent: Mapping[str, str] | None = None,
         size: int = 0,
     ) -> Finding:
         """Lets the contestants take turns; the first of them is the one that the goal is for."""
         letter, read = probe
-        turns = take_turns(read, contestants, self.rounds, self.seconds)
+        turns = take_turns(read, among.measures, self.rounds, self.seconds)
         summaries = {name: summarise(taken) for name, taken in turns.items()}
-        ours = next(iter(contestants))
-        return Finding(what, goal, ours, letter, unit, summaries, dict(absent or {}), size)
+        ours = next(iter(among.measures))
+        return Finding(what, goal, ours, letter, unit, summaries, dict(among.absent), size)

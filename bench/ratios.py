@@ -31,7 +31,12 @@ class Turn:
     @property
     def ratio(self) -> float:
         """The figure in probes."""
-        return self.figure / ((self.before + self.after) / 2)
+        return self.figure / self.probe
+
+    @property
+    def probe(self) -> float:
+        """What the probe read beside the figure."""
+        return (self.before + self.after) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class Summary:
         low: Their lower quartile.
         high: Their upper quartile.
         figure: Median of the figures themselves, in the probe's unit.
+        probe: Median of what the probe read beside them.
         kept: Turns that counted.
         thrown: Turns during which the machine changed.
     """
@@ -51,6 +57,7 @@ class Summary:
     low: float
     high: float
     figure: float
+    probe: float
     kept: int
     thrown: int
 
@@ -68,7 +75,8 @@ def summarise(turns: Sequence[Turn], most_drift: float = MOST_DRIFT) -> Summary 
     ratios = [turn.ratio for turn in kept]
     low, middle, high = quartiles(ratios)
     figure = statistics.median(turn.figure for turn in kept)
-    return Summary(middle, low, high, figure, len(kept), len(turns) - len(kept))
+    probe = statistics.median(turn.probe for turn in kept)
+    return Summary(middle, low, high, figure, probe, len(kept), len(turns) - len(kept))
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bench.findings import Finding
+from bench.findings import Better, Finding
 from bench.ratios import Summary
 
 
@@ -33,18 +33,29 @@ def wanted(finding: Finding) -> str:
     return text if goal.stretch is None else f"{text} ({number(goal.stretch)})"
 
 
-HEADER = ("what", "who", "ratio", "quartiles", "figure", "turns", "thrown", "goal", "verdict")
+HEADER = ("what", "who", "ratio", "quartiles", "figure", "probe", "turns", "goal", "verdict")
+
+
+def in_units(value: float, finding: Finding) -> str:
+    """A figure as people read it."""
+    return f"{number(value / finding.unit.scale)} {finding.unit.name}"
+
+
+def ratio_of(summary: Summary, finding: Finding) -> str:
+    """A ratio with the letter of its probe."""
+    return f"{number(summary.median)} {finding.probe}".rstrip()
 
 
 def _cells(summary: Summary | None, finding: Finding) -> tuple[str, ...]:
     if summary is None:
-        return ("-", "-", "-", "0", "all")
+        return ("-", "-", "-", "-", "none kept")
+    thrown = f", {summary.thrown} thrown away" if summary.thrown else ""
     return (
-        f"{number(summary.median)} {finding.probe}".rstrip(),
+        ratio_of(summary, finding),
         f"{number(summary.low)} to {number(summary.high)}",
-        f"{number(summary.figure / finding.unit.scale)} {finding.unit.name}",
-        str(summary.kept),
-        str(summary.thrown),
+        in_units(summary.figure, finding),
+        in_units(summary.probe, finding) if finding.probe else "",
+        f"{summary.kept}{thrown}",
     )
 
 
@@ -54,11 +65,43 @@ def lines_of(finding: Finding) -> list[tuple[str, ...]]:
     for name, summary in finding.summaries.items():
         ends = (wanted(finding), finding.verdict) if name == finding.ours else ("", "")
         lines.append((finding.what, name, *_cells(summary, finding), *ends))
-    for name, why in finding.absent.items():
-        lines.append((finding.what, name, "skipped", why, "", "", "", "", ""))
     return lines
 
 
-def findings_table(findings: Iterable[Finding]) -> str:
-    """One table of all."""
-    return table(HEADER, [line for finding in findings for line in lines_of(finding)])
+def details(findings: Sequence[Finding]) -> str:
+    """Everybody who was measured, and who could not be, with the reason."""
+    text = table(HEADER, [line for finding in findings for line in lines_of(finding)])
+    missing = {name: why for finding in findings for name, why in finding.absent.items()}
+    return "\n".join(
+        [text, *(["\nSkipped:\n"] if missing else []), *map(_skipped, missing.items())]
+    )
+
+
+def _skipped(who_and_why: tuple[str, str]) -> str:
+    who, why = who_and_why
+    return f"- {who}: {why}"
+
+
+def overview(findings: Iterable[Finding]) -> str:
+    """A line for each goal: what was reached, and how near the best of the others comes."""
+    lines = []
+    for finding in findings:
+        ours = finding.summaries.get(finding.ours)
+        reached = ratio_of(ours, finding) if ours is not None else "-"
+        line = (finding.what, reached, wanted(finding), finding.verdict, best_peer(finding))
+        lines.append(line)
+    return table(("what", "softhca", "goal (stretch)", "verdict", "best peer"), lines)
+
+
+def best_peer(finding: Finding) -> str:
+    """The one of the others that comes nearest to the probe."""
+    others = [
+        (summary.median, name, summary)
+        for name, summary in finding.summaries.items()
+        if summary is not None and not name.startswith("softhca")
+    ]
+    if not others:
+        return ""
+    choose = min if finding.goal.better is Better.LESS else max
+    _, name, summary = choose(others)
+    return f"{name}: {ratio_of(summary, finding)}"

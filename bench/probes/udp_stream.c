@@ -10,9 +10,11 @@
 #define UDP_GRO 104
 #endif
 
-enum { MOST_SEGMENTS = 64, MOST_BYTES = 65000 };
+// Bytes come from and go to buffers of a message's size, not always the same ones, which a cache
+// would hold.
+enum { MOST_SEGMENTS = 64, MOST_BYTES = 65000, BUFFER_BYTES = 1 << 20 };
 
-static unsigned char train[65536];
+static unsigned char buffer[BUFFER_BYTES + 65536];
 
 static size_t segments_of(size_t size) {
   const size_t fit = MOST_BYTES / size;
@@ -23,9 +25,10 @@ static double received_per_second(void) {
   double first = 0;
   double last = 0;
   double bytes = 0;
+  size_t at = 0;
   double asked_at = seconds_now();
   for (;;) {
-    const ssize_t got = recv(far_socket, train, sizeof train, MSG_DONTWAIT);
+    const ssize_t got = recv(far_socket, buffer + at, 65536, MSG_DONTWAIT);
     if (got < 0) {
       // The sender closes with a single byte, which may be lost as well.
       if (seconds_now() - (last != 0 ? last : asked_at) > 0.5) break;
@@ -33,6 +36,7 @@ static double received_per_second(void) {
     }
     if (got == 1) break;
     last = seconds_now();
+    at = (at + (size_t)got) % BUFFER_BYTES;
     if (first == 0) {
       first = last;
     } else {
@@ -53,13 +57,15 @@ static double read_probe(size_t size, long count) {
   must(setsockopt(near_socket, SOL_UDP, UDP_SEGMENT, &segment, sizeof segment) == 0, "UDP_SEGMENT");
   give_order(size, count);
   const size_t segments = segments_of(size);
+  size_t at = 0;
   for (long sent = 0; sent < count; sent += (long)segments) {
-    if (send(near_socket, train, segments * size, 0) < 0) {
+    if (send(near_socket, buffer + at, segments * size, 0) < 0) {
       must(errno == ENOBUFS || errno == EAGAIN, "send");
     }
+    at = (at + segments * size) % BUFFER_BYTES;
   }
   usleep(2000);
-  must(send(near_socket, train, 1, 0) == 1, "send");
+  must(send(near_socket, buffer, 1, 0) == 1, "send");
   double rate;
   must(read(answer_pipe[0], &rate, sizeof rate) == sizeof rate, "read");
   return rate;

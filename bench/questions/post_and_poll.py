@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 from bench.build import probe_module
 from bench.contest import Contest
+from bench.contestants import Contestants
 from bench.findings import NANOSECONDS, Better, Finding, Goal
-from bench.softhca_side import OwnPair
+from bench.own_pair import OwnPair
+from bench.peers import mpi
 
 TITLE = "post + poll, in one process, 64 B WRITE"
 
@@ -29,18 +32,13 @@ def probe_c() -> float:
 
 def ask(contest: Contest) -> Iterator[Finding]:
     """Compares a WRITE to the same adapter with probe c."""
-    with OwnPair() as pair:
-        yield contest.compare(
-            TITLE,
-            Goal(Better.LESS, 3, 2.2),
-            ("c", probe_c),
-            NANOSECONDS,
-            {"softhca": lambda: pair.reused(COUNT)},
-        )
-        yield contest.compare(
-            "the same with one object per request and completion",
-            Goal(Better.LESS, 5, 4),
-            ("c", probe_c),
-            NANOSECONDS,
-            {"softhca": lambda: pair.objects(COUNT)},
-        )
+    probe = ("c", probe_c)
+    with OwnPair() as pair, Contestants(contest.peers) as among:
+        among.ours("softhca", lambda: pair.reused(COUNT))
+        for name in ("Open MPI", "MPICH"):
+            among.alone(f"mpi4py put + flush, {name}", partial(mpi.sides, name), COUNT)
+        yield contest.compare(TITLE, Goal(Better.LESS, 3, 2.2), probe, NANOSECONDS, among)
+        among.clear()
+        among.ours("softhca", lambda: pair.objects(COUNT))
+        what = "the same with one object per request and completion"
+        yield contest.compare(what, Goal(Better.LESS, 5, 4), probe, NANOSECONDS, among)

@@ -25,7 +25,7 @@ def test_the_median_is_of_what_was_kept():
     summary = summarise([bad[0], *good, bad[1]])
     assert summary is not None
     assert (summary.low, summary.median, summary.high) == (3.0, 4.0, 5.0)
-    assert (summary.figure, summary.kept, summary.thrown) == (4.0, 5, 2)
+    assert (summary.figure, summary.probe, summary.kept, summary.thrown) == (4.0, 1.0, 5, 2)
 
 
 def test_nothing_kept_says_nothing():

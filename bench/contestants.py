@@ -1,0 +1,80 @@
+"""Contestants of a question: those that are here, and why the others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from bench.peers.absent import AbsentError
+from bench.turns import Measure
+from bench.two_sides import SideError, TwoSides
+
+
+class Contestants:
+    """Names to measurements, and the processes behind them.
+
+    Attributes:
+        measures: Those that take part, in the order in which they were added.
+        absent: Why the others do not.
+    """
+
+    def __init__(self, peers: bool) -> None:
+        self.measures: dict[str, Measure] = {}
+        self.absent: dict[str, str] = {}
+        self._peers = peers
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def ours(self, name: str, measure: Measure) -> None:
+        """Adds what the goal is for, or another way of ours."""
+        self.measures[name] = measure
+
+    def peer(self, name: str, begin: Callable[[], Measure]) -> None:
+        """Adds a peer if it begins and can be measured once."""
+        if not self._peers:
+            return
+        try:
+            measure = begin()
+            measure()
+        except (AbsentError, SideError, OSError) as error:
+            self.absent[name] = str(error).strip().splitlines()[-1]
+        else:
+            self.measures[name] = measure
+
+    def sides(
+        self, name: str, start: Callable[[], TwoSides], order: str, *arguments: object
+    ) -> None:
+        """Adds a peer of two processes, measured by an order to both that side 0 answers."""
+
+        def begin() -> Measure:
+            both = self._stack.enter_context(start())
+            return lambda: float(both.both(order, *arguments)[0])
+
+        self.peer(name, begin)
+
+    def alone(self, name: str, start: Callable[[], TwoSides], count: int) -> None:
+        """Adds mpi4py's put and flush, within side 0."""
+
+        def begin() -> Measure:
+            both = self._stack.enter_context(start())
+            return lambda: float(both.tell(0, "put_and_flush", count))
+
+        self.peer(name, begin)
+
+    def clear(self) -> None:
+        """Ends the processes, and forgets everything, for the next comparison."""
+        self._stack.close()
+        self.measures.clear()
+        self.absent.clear()

@@ -1,0 +1,63 @@
+"""The probes in C: programs that stay, and read when they are asked."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from collections.abc import Callable
+
+from bench.build import probe_program
+from bench.processors import two_processors
+
+
+class Probe:
+    """A probe program, which sleeps while it is not read."""
+
+    def __init__(self, name: str) -> None:
+        self._process = subprocess.Popen(
+            [probe_program(name), *map(str, two_processors())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def read(self, size: int, count: int) -> float:
+        """Reads the probe for messages of `size` bytes, over `count` of them."""
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{size} {count}\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a probe ended: {process.args!r}")
+        return float(line)
+
+
+@functools.cache
+def _program(name: str) -> Probe:
+    return Probe(name)
+
+
+# By letter: the program, and about how much of it one reading shall take.
+_PROGRAMS = {
+    "g": ("cache_line", 50_000),
+    "r": ("ring", 1_000_000),
+    "m": ("copy", 128 << 20),
+    "v": ("cross_copy", 128 << 20),
+    "u": ("udp_round_trip", 3000),
+    "s": ("udp_stream", 32 << 20),
+}
+
+
+def probe(letter: str, size: int = 64) -> tuple[str, Callable[[], float]]:
+    """The letter, and how to read the probe for messages of that size.
+
+    c is not among them: it is an extension that the process of the measurement calls.
+    """
+    name, work = _PROGRAMS[letter]
+    count = max(work // size, 4) if letter in "ms" or letter == "v" else work
+    if letter == "s":
+        count = min(count, 200_000)
+    program = _program(name)
+    return letter, lambda: program.read(size, count)

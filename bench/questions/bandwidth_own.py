@@ -1,0 +1,33 @@
+"""How fast do bytes move into memory of the caller's own, within a host?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.contest import Contest
+from bench.contestants import Contestants
+from bench.findings import GIGABYTES, Better, Finding, Goal
+from bench.probes import probe
+from bench.questions.bandwidth import SIZES, many, window
+from bench.softhca_sides import SofthcaSides
+
+TITLE = "into memory of the caller's own"
+
+
+def compare(contest: Contest, sides: SofthcaSides, op: str, name: str) -> Finding:
+    """One operation at one size."""
+    size = SIZES[name]
+    key = f"{op} {size}"
+    sides.connect(key, size, "own", op)
+    with Contestants(contest.peers) as among:
+        among.ours("softhca", lambda: sides.stream(key, op, many(size), window(size)))
+        what, goal = f"{op} {TITLE}, {name}", Goal(Better.MORE, 0.95)
+        return contest.compare(what, goal, probe("v", size), GIGABYTES, among, size=size)
+
+
+def ask(contest: Contest) -> Iterator[Finding]:
+    """Compares with process_vm_readv of the size."""
+    with SofthcaSides() as sides:
+        for op in ("WRITE", "READ", "SEND"):
+            for name in SIZES:
+                yield compare(contest, sides, op, name)

@@ -1,0 +1,35 @@
+"""How fast do bytes move over UDP, of what bare trains of datagrams do?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from bench.contest import Contest
+from bench.contestants import Contestants
+from bench.findings import GIGABYTES, Better, Finding, Goal
+from bench.peers import libfabric, ucx
+from bench.peers.python import PythonSides
+from bench.probes import probe
+from bench.softhca_sides import SofthcaSides
+
+TITLE = "RC bytes over UDP, 1 MiB, ICRC on, path MTU 4096"
+
+BYTES = 1 << 20
+PATH_MTU = 4096
+COUNT = 128
+WINDOW = 4
+
+
+def ask(contest: Contest) -> Iterator[Finding]:
+    """Compares with a stream of bare datagrams that carry as much."""
+    with SofthcaSides("udp") as sides, Contestants(contest.peers) as among:
+        sides.connect("stream", BYTES)
+        among.ours("softhca, WRITE", lambda: sides.stream("stream", "WRITE", COUNT, WINDOW))
+        among.sides("Python TCP", partial(PythonSides, "tcp"), "stream", BYTES, COUNT)
+        among.peer("UCX tcp, in C", lambda: ucx.measure_bandwidth("TCP", "SEND", BYTES))
+        among.peer("libfabric tcp, in C", lambda: libfabric.measure_bandwidth("TCP", BYTES))
+        rxd = "libfabric udp;ofi_rxd"
+        among.peer(rxd, lambda: libfabric.measure_bandwidth("RELIABLE_UDP", BYTES))
+        goal = Goal(Better.MORE, 0.6, 0.8)
+        yield contest.compare(TITLE, goal, probe("s", PATH_MTU), GIGABYTES, among, size=BYTES)

@@ -1,0 +1,36 @@
+"""Both sides of softhca, connected and ready to be measured."""
+
+from __future__ import annotations
+
+from bench.two_sides import TwoSides
+
+
+class SofthcaSides(TwoSides):
+    """Two processes with an adapter each.
+
+    Args:
+        link: "udp" to keep the adapters from taking a shorter way.
+    """
+
+    def __init__(self, link: str = "") -> None:
+        super().__init__("bench.softhca_side", *filter(None, [link]))
+
+    def connect(self, key: str, size: int, memory: str = "allocated", op: str = "WRITE") -> None:
+        """Makes a queue pair on either side, with buffers, and connects them."""
+        said = self.both("make", key, size, memory)
+        remote = 2 if op == "READ" else 1
+        for number in (1, 0):
+            info, far = said[1 - number][0], said[1 - number][remote]
+            self.tell(number, "join", key, info, far)
+
+    def ping_pong(self, key: str, count: int) -> float:
+        """Seconds of half a round trip."""
+        return float(self.both("ping_pong", key, count)[0])
+
+    def rate(self, key: str, count: int, as_list: bool) -> float:
+        """Messages a second."""
+        return float(self.both("rate", key, count, as_list)[0])
+
+    def stream(self, key: str, op: str, count: int, window: int) -> float:
+        """Bytes a second."""
+        return float(self.both("stream", key, op, count, window)[0])
