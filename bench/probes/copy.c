@@ -11,8 +11,8 @@ static double read_probe(size_t size, long count) {
       munmap(from, mapped);
       munmap(to, mapped);
     }
-    from = pages(size, MAP_PRIVATE);
-    to = pages(size, MAP_PRIVATE);
+    from = pages(size, 1);
+    to = pages(size, 1);
     mapped = size;
   }
   memcpy(to, from, size);

@@ -19,8 +19,8 @@ static void map(size_t size) {
     munmap(near, mapped);
   }
   mapped = size;
-  far = pages(size, MAP_PRIVATE);
-  near = pages(size, MAP_PRIVATE);
+  far = pages(size, 0);
+  near = pages(size, 0);
   int ready[2];
   must(pipe(ready) == 0, "pipe");
   child = fork();

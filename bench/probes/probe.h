@@ -49,9 +49,11 @@ static inline pthread_t thread_on_second(void* (*body)(void*)) {
   return made;
 }
 
-static inline void* pages(size_t bytes, int flags) {
-  void* made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags, -1, 0);
+// Memory of its own, in large pages if it shall be and the system has them.
+static inline void* pages(size_t bytes, int large) {
+  void* made = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   must(made != MAP_FAILED, "mmap");
+  if (large) madvise(made, bytes, MADV_HUGEPAGE);
   memset(made, 1, bytes);
   return made;
 }
