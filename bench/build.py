@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -78,3 +80,30 @@ def probe_module(name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def native_program(name: str) -> Path:
+    """A bench in C++ over the adapter, of native/<name>.cpp, built with CMake and the adapter.
+
+    It takes minutes where nothing is built yet, seconds after a change.
+    """
+    folder = INTO / "native"
+    environment = {**os.environ, "PATH": os.pathsep.join(_paths())}
+    generator = ["-G", "Ninja"] if shutil.which("ninja", path=environment["PATH"]) else []
+    steps = [
+        ["cmake", "-S", str(HERE / "native"), "-B", str(folder), *generator],
+        ["cmake", "--build", str(folder), "--target", name, "-j", str(os.cpu_count())],
+    ]
+    for command in steps:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        except OSError as error:
+            raise CannotBuildError(f"{command[0]}: {error.strerror}") from None
+        if done.returncode != 0:
+            raise CannotBuildError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    return folder / name
+
+
+def _paths() -> list[str]:
+    """Where tools are looked for: beside the interpreter, in a virtual environment, first."""
+    return [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bench.contestants import Contestants
 from bench.findings import Finding, Goal, Unit
-from bench.ratios import summarise
+from bench.ratios import Turn, summarise
 from bench.turns import Measure, take_turns
 
 
@@ -40,3 +40,14 @@ class Contest:
         summaries = {name: summarise(taken) for name, taken in turns.items()}
         ours = next(iter(among.measures))
         return Finding(what, goal, ours, letter, unit, summaries, dict(among.absent), size)
+
+    def measure(
+        self, what: str, goal: Goal, unit: Unit, measure: Measure, rounds: int = 0
+    ) -> Finding:
+        """Measures what no probe is a limit of, so many times, in the unit itself."""
+        turns = [
+            Turn(unit.scale, measure(), unit.scale)
+            for _ in range(min(rounds, self.rounds) or self.rounds)
+        ]
+        summaries = {"softhca": summarise(turns)}
+        return Finding(what, goal, "softhca", unit.name, unit, summaries)

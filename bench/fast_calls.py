@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 import softhca as hca
 
 
-def open_device(link: str = "") -> hca.Device:
+def open_device(link: str = "", address: str = "") -> hca.Device:
     """Opens an adapter; `link` "udp" keeps it from taking a shorter way."""
     opening: Callable[..., hca.Device] = hca.open
     if link and "link" in inspect.signature(opening).parameters:
-        return opening(link=link)
-    return opening()
+        return opening(address or None, link=link)
+    return opening(address or None)
 
 
 def _given(cq: hca.CQ | None) -> hca.CQ:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import functools
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 from bench.build import probe_program
 from bench.processors import two_processors
 
 
 class Probe:
-    """A probe program, which sleeps while it is not read."""
+    """A program that answers lines with figures, and sleeps in between.
 
-    def __init__(self, name: str) -> None:
+    Args:
+        program: It takes the two processors as its first arguments.
+        arguments: The others.
+    """
+
+    def __init__(self, program: Path, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [probe_program(name), *map(str, two_processors())],
+            [program, *map(str, two_processors()), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -36,7 +42,7 @@ class Probe:
 
 @functools.cache
 def _program(name: str) -> Probe:
-    return Probe(name)
+    return Probe(probe_program(name))
 
 
 # By letter: the program, and about how much of it one reading shall take.

@@ -57,11 +57,12 @@ class Side:
     Args:
         number: 0 for the side that measures.
         link: "udp" to keep the adapter from taking a shorter way.
+        addresses: Of either side's adapter; empty: a free loopback address.
     """
 
-    def __init__(self, number: int, link: str = "") -> None:
+    def __init__(self, number: int, link: str = "", *addresses: str) -> None:
         self.number = number
-        self.device = open_device(link)
+        self.device = open_device(link, addresses[number] if addresses else "")
         self.pd = self.device.alloc_pd()
         self.pairs: dict[str, Pair] = {}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bench.two_sides import TwoSides
 
 
@@ -10,10 +12,17 @@ class SofthcaSides(TwoSides):
 
     Args:
         link: "udp" to keep the adapters from taking a shorter way.
+        addresses: Where to open them; empty: loopback addresses that are free.
+        before: What stands before the command of either process.
     """
 
-    def __init__(self, link: str = "") -> None:
-        super().__init__("bench.softhca_side", *filter(None, [link]))
+    def __init__(
+        self,
+        link: str = "",
+        addresses: tuple[str, str] = ("", ""),
+        before: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    ) -> None:
+        super().__init__("bench.softhca_side", link, *addresses, before=before)
 
     def connect(self, key: str, size: int, memory: str = "allocated", op: str = "WRITE") -> None:
         """Makes a queue pair on either side, with buffers, and connects them."""

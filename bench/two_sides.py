@@ -34,6 +34,7 @@ class TwoSides:
         options: For its `Side`.
         python: The interpreter.
         launcher: What starts both, such as mpiexec; empty: each is started by itself.
+        before: What stands before the command of either side, when started by itself.
         environment: Variables besides ours.
     """
 
@@ -43,6 +44,7 @@ class TwoSides:
         *options: str,
         python: str = sys.executable,
         launcher: Sequence[str] = (),
+        before: tuple[Sequence[str], Sequence[str]] = ((), ()),
         environment: dict[str, str] | None = None,
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="bench-")
@@ -63,15 +65,16 @@ class TwoSides:
                 self._start([*launcher, *command], variables)
             else:
                 for number in (0, 1):
-                    self._start(command, {**variables, "BENCH_SIDE": str(number)})
+                    words = [*before[number], *command]
+                    self._start(words, {**variables, "BENCH_SIDE": str(number)})
             self._accept(listener)
             for number in (0, 1):
                 self._answer(number)
         except BaseException:
+            listener.close()
             self.close()
             raise
-        finally:
-            listener.close()
+        listener.close()
 
     def _start(self, command: list[str], variables: dict[str, str]) -> None:
         # A group of its own, so that what a launcher started ends with it.
