@@ -153,3 +153,13 @@ def test_resources_of_the_responder_are_counted() -> None:
         doctored.check(replace(r, number=6) if is_rtr(r) else r for r in fabric.trace)
         doctored.balance(fabric.devices)
         assert any("has 5 responder resources of 6" in line for line in doctored.violations)
+
+
+def test_requests_of_the_same_name_are_no_imbalance() -> None:
+    with Fabric(seed=1) as fabric:
+        a, b = pair(fabric)
+        bad = hca.RemoteMemory(1, b.mr.rkey, 10)
+        a.qp.post_send([hca.Write(a.mr[:10], remote=b.mr.remote()[:10])])
+        a.qp.post_send([hca.Write(a.mr[:10], remote=bad), hca.Send(a.mr[:10], signaled=True)])
+        statuses = [a.next().status for _ in range(2)]
+        assert statuses == [hca.WcStatus.REM_ACCESS_ERR, hca.WcStatus.WR_FLUSH_ERR]

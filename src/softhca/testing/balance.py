@@ -16,12 +16,13 @@ class Owed(NamedTuple):
     """What a queue pair must hold.
 
     Attributes:
-        sends: Work requests that were posted, but for those before the last completion.
+        sends: Work requests that were posted, but for those before the last completion;
+            None if that cannot be told.
         receives: Those that have not completed; None if they are of a shared queue.
         resources: READs and atomics that it promised to answer at once; None if it did not yet.
     """
 
-    sends: int
+    sends: int | None
     receives: int | None
     resources: int | None
 
@@ -44,7 +45,7 @@ def imbalances(devices: Iterable[Device], owed: Callable[[int, int], Owed | None
             hca = device.adapter
             sends, receives, resources, answering, answers = hca.qp_load(number)
             about = f"{qp!r} of {device.name}"
-            if qp.type != QPType.XRC_RECV and sends != due.sends:
+            if due.sends is not None and qp.type != QPType.XRC_RECV and sends != due.sends:
                 yield f"{about} holds {sends} slots for {due.sends} send requests"
             if due.receives is not None and receives != due.receives:
                 yield f"{about} holds {receives} receives of {due.receives} posted"

@@ -57,6 +57,7 @@ class _Side:
     takes_receives: bool = False
     in_error: bool = False
     send_failed: bool = False
+    ambiguous: bool = False  # Which requests have completed is not known: names were used twice.
     flushing: bool = False  # Every request completes, unsignaled ones too.
     arrived: set[int] = field(default_factory=set)
     placed: set[int] = field(default_factory=set)
@@ -231,6 +232,8 @@ class Invariants:
         while side.sends:
             wr_id, signaled = side.sends.popleft()
             if wr_id == record.a and (signaled or status != 0):
+                # An error may also be of a later request by the same name.
+                side.ambiguous |= not signaled and any(wr_id == later for later, _ in side.sends)
                 return
             if signaled or before:
                 break
@@ -283,7 +286,8 @@ class Invariants:
         if side is None:
             return None
         receives = len(side.receives) if side.takes_receives else None
-        return Owed(len(side.sends), receives, side.answers_at_most)
+        sends = None if side.ambiguous else len(side.sends)
+        return Owed(sends, receives, side.answers_at_most)
 
 
 def check_invariants(records: Iterable[Record]) -> None:
