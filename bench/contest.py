@@ -33,13 +33,14 @@ class Contest:
         among: Contestants,
         *,
         size: int = 0,
+        picture: str = "",
     ) -> Finding:
         """Lets the contestants take turns; the first of them is the one that the goal is for."""
         letter, read = probe
         turns = take_turns(read, among.measures, self.rounds, self.seconds)
         summaries = {name: summarise(taken) for name, taken in turns.items()}
         ours = next(iter(among.measures))
-        return Finding(what, goal, ours, letter, unit, summaries, dict(among.absent), size)
+        return Finding(what, goal, ours, letter, unit, summaries, dict(among.absent), size, picture)
 
     def measure(
         self, what: str, goal: Goal, unit: Unit, measure: Measure, rounds: int = 0

@@ -72,7 +72,8 @@ class Finding:
         unit: Of the figures.
         summaries: By contestant, ours first; None where no turn could be kept.
         absent: Contestants that are not here, and why.
-        size: Bytes of a message, for plots.
+        size: Bytes of a message.
+        picture: The plot that it is a point of, if any.
     """
 
     what: str
@@ -83,6 +84,7 @@ class Finding:
     summaries: dict[str, Summary | None]
     absent: dict[str, str] = field(default_factory=dict)
     size: int = 0
+    picture: str = ""
 
     @property
     def verdict(self) -> str:

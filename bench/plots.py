@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.findings import Finding
 
-# What a question about sizes calls its findings, and how to draw them.
+# Pictures, and what their figures are.
 DRAWN = {
     "latency": "half a round trip, µs",
     "latency over UDP": "half a round trip, µs",
@@ -23,9 +23,9 @@ def curves(findings: Iterable[Finding]) -> dict[str, Curves]:
     """Points by picture and contestant, in figures of the unit; the probe is one of them."""
     pictures: dict[str, Curves] = defaultdict(lambda: defaultdict(list))
     for finding in findings:
-        if finding.what not in DRAWN:
+        if not finding.picture:
             continue
-        picture = pictures[finding.what]
+        picture = pictures[finding.picture]
         for name, summary in finding.summaries.items():
             if summary is not None:
                 picture[name].append((finding.size, summary.figure / finding.unit.scale))

@@ -201,8 +201,8 @@ class Side:
                 pair.qp.post_recv([pair.recv] * taken)
                 done += taken
 
-    def was_filled(self, key: str, op: str) -> bool:
-        """Whether what the operation moves has come here, all of it."""
+    def was_filled(self, key: str) -> bool:
+        """Whether what the other side sends, or lets read, has come here, all of it."""
         pair = self.pairs[key]
         view = memoryview(pair.target.obj)  # type: ignore[arg-type]
         return bytes(view[: pair.size]) == b"\x01" * pair.size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.two_sides import TwoSides
+from bench.two_sides import SideError, TwoSides
 
 
 class SofthcaSides(TwoSides):
@@ -43,3 +43,8 @@ class SofthcaSides(TwoSides):
     def stream(self, key: str, op: str, count: int, window: int) -> float:
         """Bytes a second."""
         return float(self.both("stream", key, op, count, window)[0])
+
+    def verify(self, key: str, op: str) -> None:
+        """Raises SideError unless the bytes of the stream are where they belong."""
+        if not self.tell(0 if op == "READ" else 1, "was_filled", key):
+            raise SideError(f"the bytes of {key} have not arrived")

@@ -43,7 +43,9 @@ def compare(
         for name in ("Open MPI", "MPICH"):
             start = partial(mpi.sides, name)
             among.sides(f"mpi4py, {name}", start, "stream", op, size, many(size))
-        return contest.compare(what, goal, probe("m", size), GIGABYTES, among, size=size)
+        finding = contest.compare(what, goal, probe("m", size), GIGABYTES, among, size=size)
+    sides.verify(key, op)
+    return finding
 
 
 def ask(contest: Contest) -> Iterator[Finding]:

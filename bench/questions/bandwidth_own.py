@@ -22,7 +22,9 @@ def compare(contest: Contest, sides: SofthcaSides, op: str, name: str) -> Findin
     with Contestants(contest.peers) as among:
         among.ours("softhca", lambda: sides.stream(key, op, many(size), window(size)))
         what, goal = f"{op} {TITLE}, {name}", Goal(Better.MORE, 0.95)
-        return contest.compare(what, goal, probe("v", size), GIGABYTES, among, size=size)
+        finding = contest.compare(what, goal, probe("v", size), GIGABYTES, among, size=size)
+    sides.verify(key, op)
+    return finding
 
 
 def ask(contest: Contest) -> Iterator[Finding]:

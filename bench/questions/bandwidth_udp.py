@@ -32,4 +32,6 @@ def ask(contest: Contest) -> Iterator[Finding]:
         rxd = "libfabric udp;ofi_rxd"
         among.peer(rxd, lambda: libfabric.measure_bandwidth("RELIABLE_UDP", BYTES))
         goal = Goal(Better.MORE, 0.6, 0.8)
-        yield contest.compare(TITLE, goal, probe("s", PATH_MTU), GIGABYTES, among, size=BYTES)
+        finding = contest.compare(TITLE, goal, probe("s", PATH_MTU), GIGABYTES, among, size=BYTES)
+        sides.verify("stream", "WRITE")
+        yield finding

@@ -12,6 +12,7 @@ from bench.peers import libfabric, mpi, ucx, zmq
 from bench.peers.python import PythonSides
 from bench.probes import probe
 from bench.softhca_sides import SofthcaSides
+from bench.turns import Measure
 
 TITLE = "latency and bandwidth over message size"
 
@@ -26,6 +27,25 @@ def window(size: int) -> int:
     return max(2, min(32, (4 << 20) // size))
 
 
+def point(
+    contest: Contest, picture: str, size: int, limit: tuple[str, Measure], among: Contestants
+) -> Finding:
+    """A point of each curve of a picture."""
+    is_latency = picture.startswith("latency")
+    goal = Goal(Better.LESS if is_latency else Better.MORE)
+    unit = MICROSECONDS if is_latency else GIGABYTES
+    what = f"{picture}, {size_name(size)}"
+    return contest.compare(what, goal, limit, unit, among, size=size, picture=picture)
+
+
+def size_name(size: int) -> str:
+    """Bytes as people say them."""
+    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size // scale} {unit}"
+    return f"{size} B"
+
+
 def within_a_host(contest: Contest, sides: SofthcaSides) -> Iterator[Finding]:
     """Shared memory."""
     for size in LATENCY_SIZES:
@@ -38,8 +58,7 @@ def within_a_host(contest: Contest, sides: SofthcaSides) -> Iterator[Finding]:
             among.sides("Pipe", partial(PythonSides, "pipe"), "ping_pong", size, TURNS)
             among.sides("pyzmq, ipc", partial(zmq.sides, "ipc"), "ping_pong", size, TURNS)
             among.peer("UCX, in C", partial(ucx.measure_latency, "SHARED_MEMORY", size))
-            goal = Goal(Better.LESS)
-            yield contest.compare("latency", goal, probe("g"), MICROSECONDS, among, size=size)
+            yield point(contest, "latency", size, probe("g"), among)
     for size in BANDWIDTH_SIZES:
         key = f"WRITE {size}"
         sides.connect(key, size)
@@ -51,8 +70,7 @@ def within_a_host(contest: Contest, sides: SofthcaSides) -> Iterator[Finding]:
             among.sides("mpi4py Put, Open MPI", start, "stream", "WRITE", size, count)
             name = "UCX put, in C"
             among.peer(name, partial(ucx.measure_bandwidth, "SHARED_MEMORY", "WRITE", size))
-            goal = Goal(Better.MORE)
-            yield contest.compare("bandwidth", goal, probe("m", size), GIGABYTES, among, size=size)
+            yield point(contest, "bandwidth", size, probe("m", size), among)
 
 
 def over_udp(contest: Contest, sides: SofthcaSides) -> Iterator[Finding]:
@@ -65,8 +83,7 @@ def over_udp(contest: Contest, sides: SofthcaSides) -> Iterator[Finding]:
             among.sides("Python TCP", partial(PythonSides, "tcp"), "ping_pong", size, TURNS)
             among.sides("pyzmq, tcp", partial(zmq.sides, "tcp"), "ping_pong", size, TURNS)
             among.peer("libfabric tcp, in C", partial(libfabric.measure_latency, "TCP", size))
-            what, goal = "latency over UDP", Goal(Better.LESS)
-            yield contest.compare(what, goal, probe("u", size), MICROSECONDS, among, size=size)
+            yield point(contest, "latency over UDP", size, probe("u", size), among)
     for size in BANDWIDTH_SIZES:
         key = f"WRITE {size}"
         sides.connect(key, size)
@@ -76,8 +93,7 @@ def over_udp(contest: Contest, sides: SofthcaSides) -> Iterator[Finding]:
             among.ours("softhca, WRITE", measure)
             among.sides("Python TCP", partial(PythonSides, "tcp"), "stream", size, count)
             among.peer("UCX tcp, in C", partial(ucx.measure_bandwidth, "TCP", "SEND", size))
-            what, goal = "bandwidth over UDP", Goal(Better.MORE)
-            yield contest.compare(what, goal, probe("s", 4096), GIGABYTES, among, size=size)
+            yield point(contest, "bandwidth over UDP", size, probe("s", 4096), among)
 
 
 def ask(contest: Contest) -> Iterator[Finding]:
