@@ -46,9 +46,9 @@ def page(answers: Mapping[str, Sequence[Finding]], plots: Sequence[Path]) -> str
         INTRODUCTION,
         f"```sh\n{command}\n```\n",
         table(("what", "here"), list(machine().items())),
-        "\n## What was to be shown\n",
-        overview(goals),
     ]
+    if goals:
+        parts += ["\n## What was to be shown\n", overview(goals)]
     for path in plots:
         parts.append(f"\n![{path.stem.replace('-', ' ')}]({path.relative_to(PAGE.parent)})")
     for title, findings in answers.items():

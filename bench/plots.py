@@ -25,14 +25,15 @@ def curves(findings: Iterable[Finding]) -> dict[str, Curves]:
     for finding in findings:
         if not finding.picture:
             continue
-        picture = pictures[finding.picture]
         for name, summary in finding.summaries.items():
             if summary is not None:
-                picture[name].append((finding.size, summary.figure / finding.unit.scale))
+                pictures[finding.picture][name].append(
+                    (finding.size, summary.figure / finding.unit.scale)
+                )
         ours = finding.summaries.get(finding.ours)
         if ours is not None:
             limit = f"probe {finding.probe}"
-            picture[limit].append((finding.size, ours.probe / finding.unit.scale))
+            pictures[finding.picture][limit].append((finding.size, ours.probe / finding.unit.scale))
     return pictures
 
 

@@ -3,9 +3,9 @@
 
 static unsigned char datagram[65536];
 
-// False if nothing came for a while: somebody lost a datagram.
+// False if nothing came for very long: somebody lost a datagram.
 static int spin_receive(int from) {
-  const double end = seconds_now() + 1;
+  const double end = seconds_now() + 30;
   for (long tries = 0;; ++tries) {
     if (recv(from, datagram, sizeof datagram, MSG_DONTWAIT) >= 0) return 1;
     if (tries % 4096 == 4095 && seconds_now() > end) return 0;
