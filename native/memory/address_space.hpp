@@ -17,6 +17,9 @@ class AddressSpace {
   // Addresses are pointers of this process.
   virtual bool is_direct() const { return false; }
 
+  // Whoever had the memory is no more, and there will be none of it again.
+  virtual bool is_gone() const { return false; }
+
   // User bytes into the adapter.
   virtual bool copy_in(std::uint64_t address, ByteSpan to) = 0;
   // The adapter's bytes out to the user.

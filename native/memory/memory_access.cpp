@@ -165,6 +165,17 @@ bool MemoryTable::is_watched(std::uint32_t key) const {
   return slot->region.watched != nullptr;
 }
 
+bool MemoryTable::owner_is_gone(const AccessFault& fault) const {
+  if (fault.reason != Reason::MEMORY_GONE) {
+    return false;
+  }
+  const KeySlot* slot = slot_of(fault.key);
+  if (slot != nullptr && slot->is_window()) {
+    slot = &slots_[slot->under];
+  }
+  return slot != nullptr && slot->region.space && slot->region.space->is_gone();
+}
+
 bool MemoryTable::put(AddressSpace& space, std::uint64_t at, const Payload& from,
                       std::uint64_t offset, std::uint64_t length, std::uint32_t key,
                       std::uint64_t address) {

@@ -117,6 +117,8 @@ class MemoryTable {
   static std::uint32_t key_of(const KeySlot& slot) { return (slot.handle & ~0xffu) | slot.tag; }
 
   // --- access (memory_access.cpp)
+  // The process that registered what a fault is about has ended.
+  bool owner_is_gone(const AccessFault& fault) const;
   // Copies the bytes at `offset` of the scatter/gather list into `out`.
   AccessFault gather(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                      ByteSpan out);

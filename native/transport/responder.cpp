@@ -229,8 +229,9 @@ bool Responder::run_waiting_atomics() {
       continue;
     }
     Resource& resource = resources_[reply->resource];
-    if (!resource.executed && !run_atomic(resource).ok()) {
-      refuse_late(reply, resource.first_psn);
+    const AccessFault fault = resource.executed ? AccessFault{} : run_atomic(resource);
+    if (!fault.ok()) {
+      refuse_late(reply, resource.first_psn, fault);
       return false;
     }
   }
@@ -303,7 +304,7 @@ Responder::Step Responder::refuse_request(NakCode code, const AccessFault& fault
   }
   const bool access =
       code == NakCode::REMOTE_ACCESS_ERROR || fault.reason == Reason::QP_MISSING_RIGHT;
-  push_nak(expected_psn_, kSyndromeNak | static_cast<std::uint8_t>(code));
+  push_refusal(expected_psn_, code, fault);
   if (has_receive_) {
     fail_receive(WcStatus::REM_INV_REQ_ERR, fault);
   }
@@ -320,7 +321,7 @@ Responder::Step Responder::refuse_receive(NakCode code, WcStatus status, const A
   }
   fail_receive(status, fault);
   if (qp_.is_reliable()) {
-    push_nak(expected_psn_, kSyndromeNak | static_cast<std::uint8_t>(code));
+    push_refusal(expected_psn_, code, fault);
   }
   qp_.enter_error();
   return Step::STOP;

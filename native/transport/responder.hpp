@@ -37,7 +37,7 @@ class Responder {
   bool next_packet(Outlet& out);
   bool has_output() const { return !replies_.empty(); }
   // What the READ response with this PSN was to bring is gone.
-  void on_unreadable(std::uint32_t psn) { refuse_late(replies_.end(), psn); }
+  void on_unreadable(std::uint32_t psn);
   // Forgets the replies that wait.
   void silence() { replies_.clear(); }
 
@@ -147,7 +147,9 @@ class Responder {
   void send_bare(Packet& packet, Outlet& out);
   Packet read_response(const Reply& reply, std::uint32_t packets) const;
   AccessFault fill_read(const Reply& reply, std::uint32_t& packets, Outlet& out);
-  void refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn);
+  void refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn, const AccessFault& fault);
+  // A NAK, unless nobody is there any more who could send it.
+  void push_refusal(std::uint32_t psn, NakCode code, const AccessFault& fault);
 
   QueuePair& qp_;
   std::uint32_t expected_psn_ = 0;

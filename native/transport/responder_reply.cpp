@@ -211,11 +211,32 @@ bool Responder::send_acknowledge(Outlet& out) {
 
 // The region was good when the request came, and is no longer. What is owed for earlier requests is
 // still sent.
-void Responder::refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn) {
+void Responder::on_unreadable(std::uint32_t psn) {
+  AccessFault fault{Reason::MEMORY_GONE, 0, 0, 0};
+  for (const Resource& resource : resources_) {
+    const std::int32_t into = psn_distance(resource.first_psn, psn);
+    if (resource.used && resource.is_read && into >= 0 &&
+        static_cast<std::uint32_t>(into) < resource.psn_count) {
+      fault.key = resource.rkey;
+    }
+  }
+  refuse_late(replies_.end(), psn, fault);
+}
+
+// The queue pair of a program that was killed outlives its memory for a moment. Its peer hears
+// nothing from it, as from a host that crashed.
+void Responder::push_refusal(std::uint32_t psn, NakCode code, const AccessFault& fault) {
+  if (!qp_.services.memory.owner_is_gone(fault)) {
+    push_nak(psn, kSyndromeNak | static_cast<std::uint8_t>(code));
+  }
+}
+
+void Responder::refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn,
+                            const AccessFault& fault) {
   replies_.erase(reply, replies_.end());
   if (qp_.state() != QpState::ERR) {
     qp_.count(&Counters::resp_remote_access_errors);
-    push_nak(psn, kSyndromeNak | static_cast<std::uint8_t>(NakCode::REMOTE_ACCESS_ERROR));
+    push_refusal(psn, NakCode::REMOTE_ACCESS_ERROR, fault);
     qp_.services.raise(EventType::QP_ACCESS_ERR, qp_.qpn);
     qp_.enter_error();
   }
@@ -223,8 +244,9 @@ void Responder::refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn
 
 bool Responder::send_atomic(Outlet& out) {
   Resource& resource = resources_[replies_.front().resource];
-  if (!resource.executed && !run_atomic(resource).ok()) {
-    refuse_late(replies_.begin(), resource.first_psn);
+  const AccessFault fault = resource.executed ? AccessFault{} : run_atomic(resource);
+  if (!fault.ok()) {
+    refuse_late(replies_.begin(), resource.first_psn, fault);
     return false;
   }
   replies_.pop_front();
@@ -312,7 +334,7 @@ bool Responder::send_read(Outlet& out) {
     return false;
   }
   if (!fault.ok()) {
-    refuse_late(replies_.begin(), psn_add(resource.first_psn, reply.next_packet));
+    refuse_late(replies_.begin(), psn_add(resource.first_psn, reply.next_packet), fault);
     return false;
   }
   reply.next_packet += packets;

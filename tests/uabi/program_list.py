@@ -109,7 +109,8 @@ def run_row(row: Row, server: End, client: End, port: int, deadline: float) -> O
     """Runs a row."""
     if not row.both_ends:
         words = words_of(row, client, port)
-        done = subprocess.run(words, capture_output=True, text=True, timeout=deadline, check=False)
+        words = ["timeout", str(deadline), *words]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         wrong = done.returncode or "rxe0" not in done.stdout
         return Outcome(f"status {done.returncode}" if wrong else "", client=done.stdout)
     there = [*words_of(row, client, port), server.address]

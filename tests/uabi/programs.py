@@ -66,7 +66,7 @@ def run_both_ends(*command: str, options: tuple[str, ...] = ()) -> str:
     `command` is the server's, without the option for the port; the client's has the host besides.
     """
     words = [*command, "-p", str(free_port())]
-    program = [sys.executable, str(Path(__file__).with_name("both_ends.py")), *words]
+    program = [sys.executable, str(Path(__file__).with_name("pair.py")), *words]
     return run_under(*program, options=options).stdout
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .both_ends import listens
+from .pair import listens
 from .programs import free_port, needs, run_under, wait_until
 
 MESSAGES = "200"

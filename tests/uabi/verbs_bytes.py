@@ -81,10 +81,26 @@ class Side:
         self.wait()
 
 
-def server(side: Side, wire: Any) -> None:
+class Wire:
+    """Lines of JSON, to and fro."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._in = connection.makefile("r")
+        self._out = connection.makefile("w")
+
+    def tell(self, what: Any) -> None:
+        self._out.write(json.dumps(what) + "\n")
+        self._out.flush()
+
+    def hear(self) -> Any:
+        line = self._in.readline()
+        return json.loads(line) if line else None
+
+
+def server(side: Side, wire: Wire) -> None:
     """Does what the client says."""
-    for line in wire:
-        order, length, digits = json.loads(line)
+    while (asked := wire.hear()) is not None:
+        order, length, digits = asked
         answer: Any = True
         if order == "fill":
             side.mr.write(bytes.fromhex(digits), length)
@@ -94,18 +110,16 @@ def server(side: Side, wire: Any) -> None:
             side.wait()
         else:
             answer = side.mr.read(length, 0).hex()
-        wire.write(json.dumps(answer) + "\n")
-        wire.flush()
+        wire.tell(answer)
 
 
-def client(side: Side, wire: Any, other: dict[str, Any]) -> int:
+def client(side: Side, wire: Wire, other: dict[str, Any]) -> int:
     """Moves bytes every way, and looks at them at both ends."""
     chance = random.Random(SEED)
 
     def ask(order: str, length: int = 0, octets: bytes = b"") -> Any:
-        wire.write(json.dumps([order, length, octets.hex()]) + "\n")
-        wire.flush()
-        return json.loads(wire.readline())
+        wire.tell([order, length, octets.hex()])
+        return wire.hear()
 
     moved = 0
     for length in LENGTHS:
@@ -144,14 +158,13 @@ def main() -> None:
             connection, _ = listener.accept()
     else:
         connection = socket.create_connection((arguments.host, arguments.p))
-    with connection, connection.makefile("rw") as wire:
-        wire.write(json.dumps(side.name()) + "\n")
-        wire.flush()
-        other = json.loads(wire.readline())
+    with connection:
+        wire = Wire(connection)
+        wire.tell(side.name())
+        other = wire.hear()
         side.connect(other)
-        wire.write("connected\n")
-        wire.flush()
-        wire.readline()
+        wire.tell("connected")
+        wire.hear()
         if arguments.host is None:
             server(side, wire)
         else:
