@@ -176,6 +176,8 @@ void bind_listener(nb::module_& module) {
       .def("start", [](Listener& self) { demand(self.start()); })
       .def("stop", &Listener::stop, nb::call_guard<nb::gil_scoped_release>())
       .def("next", &Listener::next)
+      .def("take_refused_task", &Listener::take_refused_task,
+           "A task whose memory may not be reached; 0 if there is none that was not told of.")
       .def_prop_ro("fd", &Listener::fd)
       .def_prop_ro("is_over", &Listener::is_over)
       .def(
@@ -220,12 +222,15 @@ void bind_uabi_listener(nb::module_& module) {
   module.def(
       "launch",
       [](std::string path, std::vector<std::string> arguments, std::vector<std::string> environment,
-         std::uint32_t first, std::uint32_t last, std::string directory,
-         bool doorbells_are_written) {
-        const Launch request{
-            std::move(path),        std::move(arguments),
-            std::move(environment), {first, last},
-            std::move(directory),   doorbells_are_written ? Doorbells::written : Doorbells::asked};
+         std::uint32_t first, std::uint32_t last, std::string directory, bool doorbells_are_written,
+         int tracer) {
+        const Launch request{std::move(path),
+                             std::move(arguments),
+                             std::move(environment),
+                             {first, last},
+                             std::move(directory),
+                             doorbells_are_written ? Doorbells::written : Doorbells::asked,
+                             tracer};
         const Launched launched = demand([&] {
           const nb::gil_scoped_release release;
           return launch(request);
@@ -235,6 +240,7 @@ void bind_uabi_listener(nb::module_& module) {
       },
       nb::arg("path"), nb::arg("arguments"), nb::arg("environment"), nb::arg("first"),
       nb::arg("last"), nb::arg("directory"), nb::arg("doorbells_are_written") = false,
+      nb::arg("tracer") = 0,
       "Starts a program under the filter. Returns its process, its guardian, the guardian's socket "
       "and the listener.");
 }

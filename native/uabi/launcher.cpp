@@ -35,6 +35,7 @@ struct Prepared {
   int guardian;  // The guardian's end.
   const char* directory;
   pid_t group;  // Of the supervisor.
+  pid_t tracer;
   sigset_t signals;
 };
 
@@ -105,6 +106,8 @@ bool send_descriptor(int socket, int descriptor) {
   // Without us, what it asks of the kernel would fail for no reason that it could see.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != parent) ::_exit(127);
+  // Fails where there is no Yama, which is as well.
+  if (prepared.tracer > 0) ::prctl(PR_SET_PTRACER, prepared.tracer, 0, 0, 0);
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail(prepared, Stage::privileges);
   const int listener = install(prepared);
   if (listener < 0) fail(prepared, Stage::filter);
@@ -194,6 +197,7 @@ Result<Launched> launch(const Launch& launch) {
                     life.theirs.get(),
                     launch.directory.c_str(),
                     ::getpgrp(),
+                    launch.tracer,
                     {}};
   sigset_t all;
   ::sigfillset(&all);

@@ -18,6 +18,8 @@ struct Launch {
   DescriptorRange ours;
   std::string directory;  // To be removed when the caller has ended; none if it is empty.
   Doorbells doorbells = Doorbells::asked;
+  // Who reads and writes the program's memory, if it is no ancestor: Yama wants to be told.
+  pid_t tracer = 0;
 };
 
 // Both descriptors are the caller's to close. When the guardian's is closed, also by the caller's

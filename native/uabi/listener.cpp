@@ -58,7 +58,11 @@ void Listener::stop() {
 
 std::optional<Asked> Listener::next() {
   const std::lock_guard lock(mutex_);
-  if (queue_.empty()) return std::nullopt;
+  if (queue_.empty()) {
+    eventfd_t count;
+    if (!over_.load()) (void)::eventfd_read(ready_.get(), &count);
+    return std::nullopt;
+  }
   const Asked asked = queue_.front();
   queue_.pop_front();
   if (queue_.empty() && !over_.load()) {
@@ -117,12 +121,20 @@ void Listener::handle(const Notification& call) {
     case Outcome::answered:
       return;
     case Outcome::not_ours:
+      if (!told_of_refusal_ && is_refused(call.task)) note_refusal(call.task);
       answers_.proceed(call.id);
       return;
     case Outcome::for_python:
       queue_for_python({call, 0});
       return;
   }
+}
+
+// Once is enough to say what is wrong with all of them.
+void Listener::note_refusal(pid_t task) {
+  told_of_refusal_ = true;
+  refused_task_.store(task);
+  count_up(ready_.get());
 }
 
 void Listener::answer_from_tree(const Notification& call) {

@@ -50,6 +50,9 @@ class Listener {
   // True once no program is left.
   bool is_over() const { return over_.load(); }
 
+  // The last task whose memory we may not reach, once; 0 if there is none.
+  pid_t take_refused_task() { return refused_task_.exchange(0); }
+
   const Answers& answers() const { return answers_; }
   // Answers a call of the tree that waited for the tree to be brought up to date.
   void answer_from_tree(const Notification& call);
@@ -59,6 +62,7 @@ class Listener {
   void handle(const Notification& call);
   void on_descriptor_call(const Notification& call);
   void queue_for_python(const Asked& asked);
+  void note_refusal(pid_t task);
 
   FileDescriptor descriptor_;
   FileDescriptor ready_;  // eventfd
@@ -69,6 +73,8 @@ class Listener {
   std::mutex mutex_;
   std::deque<Asked> queue_;
   std::atomic<bool> over_{false};
+  std::atomic<pid_t> refused_task_{0};
+  bool told_of_refusal_ = false;
   std::thread thread_;
 };
 

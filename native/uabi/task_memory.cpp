@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace softhca {
@@ -11,6 +12,8 @@ namespace {
 // Smallest page of any architecture. A transfer in pieces of it ends where memory ends.
 constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kLongestPath = 512;
+
+thread_local pid_t refused_task = 0;
 
 std::size_t to_page_end(std::uint64_t address) {
   return static_cast<std::size_t>(kPage - address % kPage);
@@ -22,12 +25,15 @@ iovec remote(std::uint64_t address, std::size_t length) {
 
 }  // namespace
 
+bool is_refused(pid_t task) { return refused_task == task; }
+
 std::size_t read_task(pid_t task, std::uint64_t address, void* to, std::size_t length) {
   // Two pieces are enough for what stands in a page or two; what is longer goes in one.
   const std::size_t first = std::min(length, to_page_end(address));
   const iovec local{to, length};
   const iovec pieces[] = {remote(address, first), remote(address + first, length - first)};
   const ssize_t got = ::process_vm_readv(task, &local, 1, pieces, length > first ? 2 : 1, 0);
+  refused_task = got < 0 && errno == EPERM ? task : 0;
   return got < 0 ? 0 : static_cast<std::size_t>(got);
 }
 

@@ -16,6 +16,9 @@ std::size_t read_task(pid_t task, std::uint64_t address, void* to, std::size_t l
 // All or, as far as anybody is promised, nothing: false where memory ends or is read-only.
 bool write_task(pid_t task, std::uint64_t address, const void* from, std::size_t length);
 
+// True if the calling thread was last told that it may not reach the memory of this task.
+bool is_refused(pid_t task);
+
 // A path at `address`; empty if there is none, or it is longer than any that is ours.
 std::string read_path(pid_t task, std::uint64_t address);
 

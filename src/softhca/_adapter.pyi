@@ -1861,6 +1861,11 @@ class Listener:
 
     def next(self) -> Asked | None: ...
 
+    def take_refused_task(self) -> int:
+        """
+        A task whose memory may not be reached; 0 if there is none that was not told of.
+        """
+
     @property
     def fd(self) -> int: ...
 
@@ -1879,7 +1884,7 @@ class Listener:
 
     def answer_from_tree(self, asked: Asked) -> None: ...
 
-def launch(path: str, arguments: Sequence[str], environment: Sequence[str], first: int, last: int, directory: str, doorbells_are_written: bool = False) -> tuple[int, int, int, int]:
+def launch(path: str, arguments: Sequence[str], environment: Sequence[str], first: int, last: int, directory: str, doorbells_are_written: bool = False, tracer: int = 0) -> tuple[int, int, int, int]:
     """
     Starts a program under the filter. Returns its process, its guardian, the guardian's socket and the listener.
     """

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The programs of libibverbs and perftest with their options, as a table; exits with 1 on a failure.
+"""The programs of libibverbs and perftest with their options, as a table.
+
+Exits with 1 if one of them fails.
 
     tests/uabi/program_list.py                 one supervisor for both ends, then two
     tests/uabi/program_list.py --setting kernel    softhca against Linux's rxe, in a guest
     tests/uabi/program_list.py --setting one ib_send_bw -- --doorbells written
 
-Words before `--` choose rows that contain one of them; those behind it are options of `softhca run`.
+Words before `--` choose rows that contain one of them; options of `softhca run` stand behind it.
 The guest is that of tests/interop/run, and is skipped where that is.
 """
 

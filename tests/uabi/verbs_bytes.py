@@ -1,7 +1,7 @@
 """Sends, writes, reads and atomics of many lengths between two ends, and compares every byte.
 
-`verbs_bytes.py -g INDEX -p PORT [HOST]`: without a host it is the server. Needs rdma-core's pyverbs.
-The server's memory is told of over TCP, as what it holds is.
+`verbs_bytes.py -g INDEX -p PORT [HOST]`: without a host it is the server. Needs rdma-core's
+pyverbs. The server's memory is told of over TCP, as what it holds is.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import softhca
-from softhca.tools import demo, devinfo, dump, perf, pingpong, run, trace
+from softhca.tools import demo, devinfo, dump, perf, pingpong, run, serve, trace
 from softhca.tools.command import FAILED, CommandError, print_error, print_json
 
 COMMANDS = (
@@ -18,6 +18,7 @@ COMMANDS = (
     perf.COMMAND,
     dump.COMMAND,
     run.COMMAND,
+    serve.COMMAND,
     trace.COMMAND,
 )
 

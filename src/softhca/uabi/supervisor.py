@@ -8,9 +8,10 @@ import os
 import selectors
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from softhca._adapter import Asked, DoorbellWatch, FileWatch, Known, Listener, launch
-from softhca.uabi import sysfs
+from softhca.uabi import sysfs, yama
 from softhca.uabi.commands.call import Call, refused
 from softhca.uabi.commands.ioctl_form import run_ioctl
 from softhca.uabi.commands.table import BEFORE_THE_CONTEXT, METHODS, WRITES
@@ -18,8 +19,24 @@ from softhca.uabi.commands.write_form import run_write
 from softhca.uabi.context import Context
 from softhca.uabi.descriptors import descriptor_range, free_number
 from softhca.uabi.program import Program
+from softhca.uabi.serving import Door, Wire
 from softhca.uabi.shared_device import SharedDevice
 from softhca.verbs.device import Device
+
+
+@dataclass
+class Attended:
+    """A tree of programs that the kernel asks about.
+
+    Attributes:
+        listener: Takes the questions.
+        numbers: The first and last of the descriptors that are ours there.
+        is_descendant: Whether this process, or what it started, has started them.
+    """
+
+    listener: Listener
+    numbers: tuple[int, int]
+    is_descendant: bool
 
 
 class Supervisor:
@@ -39,6 +56,7 @@ class Supervisor:
         write_only: bool = False,
         doorbells_are_written: bool = False,
         on_refusal: Callable[[int, OSError], object] | None = None,
+        on_trouble: Callable[[str], object] | None = None,
     ) -> None:
         """Makes the adapters known.
 
@@ -48,7 +66,13 @@ class Supervisor:
             doorbells_are_written: Posting of sends is a write that nobody answers. Not with
                 `write_only`: other commands that are as long would not be answered either.
             on_refusal: Called with the task and the error of each command that is refused.
+            on_trouble: Called with what keeps programs from finding their devices.
+
+        Raises:
+            PermissionError: EPERM, where Yama lets nobody do what this does.
         """
+        yama.demand_reach()
+        self._on_trouble = on_trouble
         self._on_refusal = on_refusal
         self.devices = [SharedDevice(adapter, index) for index, adapter in enumerate(adapters)]
         self._write_only = write_only
@@ -116,14 +140,51 @@ class Supervisor:
             str(self._tree.top),
             self._doorbells_are_written,
         )
-        listener = Listener(descriptor, self._known)
-        listener.start()
-        self._selector.register(
-            listener.fd, selectors.EVENT_READ, lambda: self._serve_listener(listener)
-        )
+        self._listen(descriptor, self._numbers, is_descendant=True)
         program = Program(process, guardian, socket, self._selector)
         self._programs.append(program)
         return program
+
+    def _listen(
+        self, descriptor: int, numbers: tuple[int, int], *, is_descendant: bool
+    ) -> Attended:
+        """Takes a descriptor over on which the kernel asks about a program."""
+        attended = Attended(Listener(descriptor, self._known), numbers, is_descendant)
+        attended.listener.start()
+        self._selector.register(
+            attended.listener.fd, selectors.EVENT_READ, lambda: self._serve_listener(attended)
+        )
+        return attended
+
+    def open_door(self, door: Door) -> None:
+        """Lets programs in that others start (softhca.uabi.attached)."""
+        self._selector.register(
+            door.listener, selectors.EVENT_READ, lambda: self._let_in(door.accept())
+        )
+
+    def _let_in(self, wire: Wire) -> None:
+        try:
+            wire.tell({"doorbells_are_written": self._doorbells_are_written})
+        except OSError:
+            wire.connection.close()  # It has thought better of it.
+            return
+        self._selector.register(
+            wire.connection, selectors.EVENT_READ, lambda: self._hear_from(wire)
+        )
+
+    def _hear_from(self, wire: Wire) -> None:
+        try:
+            heard = wire.hear()
+            if heard is not None:
+                first, last = heard[0]["numbers"]
+                (descriptor,) = heard[1]
+                self._listen(descriptor, (int(first), int(last)), is_descendant=False)
+                return
+        except (OSError, ValueError, KeyError, TypeError):
+            traceback.print_exc()
+        # Programs end with whoever started them: the kernel will say so.
+        self._selector.unregister(wire.connection)
+        wire.connection.close()
 
     def serve(self, program: Program) -> int:
         """Serves all programs until one has ended; returns its status, as of os.waitstatus()."""
@@ -137,26 +198,31 @@ class Supervisor:
             callback: Callable[[], object] = key.data
             callback()
 
-    def _serve_listener(self, listener: Listener) -> None:
+    def _serve_listener(self, attended: Attended) -> None:
+        listener = attended.listener
         while (asked := listener.next()) is not None:
             # What was closed before this call was made is gone before it is answered.
             self._close_contexts()
-            self._answer(listener, asked)
+            self._answer(attended, asked)
+        task = listener.take_refused_task()
+        if task and self._on_trouble is not None:
+            self._on_trouble(yama.explain(task, is_descendant=attended.is_descendant))
         if listener.is_over:
             self._selector.unregister(listener.fd)
             listener.stop()
 
-    def _answer(self, listener: Listener, asked: Asked) -> None:
+    def _answer(self, attended: Attended, asked: Asked) -> None:
+        listener = attended.listener
         call: Call | None = None
         try:
             if asked.call == "open":
-                self._open(listener, asked)
+                self._open(attended, asked)
                 return
             context = self._contexts.get(asked.inode)
             if context is None:
                 raise refused(errno.ENODEV)
             if asked.call == "dup":
-                self._duplicate(listener, asked)
+                self._duplicate(attended, asked)
                 return
             call = Call(listener, asked, context, before_the_context=BEFORE_THE_CONTEXT)
             told = self._command(call)
@@ -182,14 +248,15 @@ class Supervisor:
             raise refused(errno.ENOTTY)
         return run_ioctl(call, METHODS, WRITES)
 
-    def _open(self, listener: Listener, asked: Asked) -> None:
+    def _open(self, attended: Attended, asked: Asked) -> None:
+        listener = attended.listener
         path = os.path.normpath(asked.path)
         device = next((device for device in self.devices if device.path == path), None)
         if device is None:
             self._refresh(path)
             listener.answer_from_tree(asked)
             return
-        number = free_number(asked.task, self._numbers)
+        number = free_number(asked.task, attended.numbers)
         context = Context(device, self._known)
         descriptor = context.file.open_again()
         self._contexts[context.file.inode] = context
@@ -206,12 +273,12 @@ class Supervisor:
             # If nobody has it by now, this is the last close, and the context goes.
             os.close(descriptor)
 
-    def _duplicate(self, listener: Listener, asked: Asked) -> None:
+    def _duplicate(self, attended: Attended, asked: Asked) -> None:
         """dup(2) and F_DUPFD, whose result shall be in our range too."""
-        number = free_number(asked.task, self._numbers)
+        number = free_number(asked.task, attended.numbers)
         source = asked.take_descriptor()
         try:
-            listener.add_descriptor(asked, source, number, asked.closes_on_exec, True)
+            attended.listener.add_descriptor(asked, source, number, asked.closes_on_exec, True)
         finally:
             os.close(source)
 

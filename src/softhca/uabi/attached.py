@@ -1,0 +1,81 @@
+"""Programs that are started here and supervised elsewhere."""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+from collections.abc import Sequence
+
+from softhca._adapter import launch
+from softhca.uabi.descriptors import descriptor_range
+from softhca.uabi.program import Program
+from softhca.uabi.serving import connect
+
+
+_MOMENT_SECONDS = 0.1
+
+
+class AttachedProgram:
+    """A program on the adapters of a supervisor that serves a name.
+
+    Attributes:
+        program: Its process.
+    """
+
+    def __init__(self, name: str, path: str, arguments: Sequence[str]) -> None:
+        """Starts it.
+
+        Raises:
+            OSError: ENOENT or ECONNREFUSED, if no supervisor has the name; else as of
+                Supervisor.launch().
+        """
+        self._wire = connect(name)
+        heard = self._wire.hear()
+        if heard is None:
+            raise ConnectionResetError(errno.ECONNRESET, f"the supervisor {name!r} has ended")
+        numbers = descriptor_range()
+        process, guardian, socket, descriptor = launch(
+            path,
+            list(arguments),
+            [f"{name}={value}" for name, value in os.environ.items()],
+            *numbers,
+            "",
+            bool(heard[0]["doorbells_are_written"]),
+            self._wire.peer,
+        )
+        try:
+            self._wire.tell({"numbers": numbers}, (descriptor,))
+        finally:
+            os.close(descriptor)
+        self._selector = selectors.DefaultSelector()
+        self.program = Program(process, guardian, socket, self._selector)
+        self._selector.register(self._wire.connection, selectors.EVENT_READ, self._hear_of_end)
+        self.supervisor_has_ended = False
+
+    def _hear_of_end(self) -> None:
+        self.supervisor_has_ended = True
+
+    def wait(self) -> int | None:
+        """Waits for its end; returns its status, or None if the supervisor ended before."""
+        while self.program.status is None and not self.supervisor_has_ended:
+            for key, _ in self._selector.select():
+                key.data()
+        if self.program.status:
+            # It may have failed because nobody answered its calls any more.
+            for key, _ in self._selector.select(_MOMENT_SECONDS):
+                key.data()
+        return None if self.supervisor_has_ended else self.program.status
+
+    def close(self) -> None:
+        """Kills what still runs of it."""
+        self.program.close()
+        self._wire.connection.close()
+        self._selector.close()
+
+    def __enter__(self) -> AttachedProgram:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Closes it."""
+        self.close()

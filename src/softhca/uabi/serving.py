@@ -1,0 +1,124 @@
+"""A supervisor that outlives programs: they come to it by its name.
+
+Who starts a program connects to the supervisor's socket, is told how programs are to be started,
+and passes the descriptor on which the kernel asks about the program. When the connection ends, the
+supervisor has, and whoever started the program kills it: nobody would answer it any more.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+_LONGEST = 65536
+_ROOM_OF_NAMES = 80  # What is left of a socket's path.
+
+
+def _directory() -> Path:
+    """Where this user's sockets are, and nobody else writes."""
+    own = os.environ.get("XDG_RUNTIME_DIR")
+    place = Path(own, "softhca") if own else Path(tempfile.gettempdir(), f"softhca-{os.getuid()}")
+    place.mkdir(mode=0o700, exist_ok=True)
+    status = place.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise PermissionError(errno.EPERM, f"{place} is not this user's alone")
+    return place
+
+
+def path_of(name: str) -> Path:
+    """The socket of a name.
+
+    Raises:
+        OSError: EINVAL, for what cannot be a file's name.
+    """
+    if not name or "/" in name or name.startswith(".") or len(name) > _ROOM_OF_NAMES:
+        raise OSError(errno.EINVAL, f"{name!r} is no name for a supervisor")
+    return _directory() / name
+
+
+class Wire:
+    """A connection between a supervisor and who starts programs: words, and descriptors."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+
+    @property
+    def peer(self) -> int:
+        """The process at the other end."""
+        credentials = self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return int.from_bytes(credentials[:4], "little")
+
+    def tell(self, what: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
+        """Sends a message."""
+        socket.send_fds(self.connection, [json.dumps(what).encode()], list(descriptors))
+
+    def hear(self) -> tuple[dict[str, Any], list[int]] | None:
+        """Takes a message; None at the end. The descriptors are the caller's to close."""
+        octets, descriptors, _, _ = socket.recv_fds(self.connection, _LONGEST, 4)
+        if not octets:
+            return None
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        return json.loads(octets), descriptors
+
+
+class Door:
+    """Where programs come to a supervisor.
+
+    Attributes:
+        listener: The socket.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._path = path_of(name)
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._bind(name)
+        except OSError:
+            self.listener.close()
+            raise
+        self.listener.listen()
+        self.listener.setblocking(False)
+
+    def _bind(self, name: str) -> None:
+        try:
+            connect(name).connection.close()
+        except OSError:
+            # Nobody is there: what there is was left by one that was killed.
+            self._path.unlink(missing_ok=True)
+        else:
+            raise OSError(errno.EADDRINUSE, f"there is a supervisor of the name {name!r}")
+        self.listener.bind(str(self._path))
+
+    def accept(self) -> Wire:
+        """Takes the connection that waits."""
+        connection, _ = self.listener.accept()
+        connection.setblocking(True)
+        return Wire(connection)
+
+    def close(self) -> None:
+        """Lets nobody in any more."""
+        self.listener.close()
+        self._path.unlink(missing_ok=True)
+
+
+def connect(name: str) -> Wire:
+    """Comes to a supervisor.
+
+    Raises:
+        OSError: ENOENT or ECONNREFUSED, if there is none of the name.
+    """
+    path = str(path_of(name))
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.connect(path)
+    except OSError as error:
+        connection.close()
+        raise OSError(error.errno, f"there is no supervisor of the name {name!r}") from None
+    return Wire(connection)

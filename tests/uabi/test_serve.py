@@ -1,0 +1,200 @@
+"""A supervisor that outlives programs, and what is said where programs cannot be reached."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from softhca.uabi import yama
+
+from .pair import listens
+from .programs import SYSTEM_PYTHON, free_port, needs, needs_pyverbs, run_under, wait_until
+
+NAME = "some-host"
+
+
+class Serving:
+    """A `softhca serve` that runs."""
+
+    def __init__(self, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "softhca", "serve", *options, NAME],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.says = self.process.stdout.readline()
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Ends it; returns its status and what it complained of."""
+        self.process.send_signal(number)  # None is sent to one that has ended.
+        errors = ""
+        if self.process.stderr is not None and not self.process.stderr.closed:
+            errors = self.process.communicate(timeout=60)[1]
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sockets and trees lie here alone."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def serving(own_directory: Path) -> Iterator[Serving]:
+    one = Serving()
+    try:
+        yield one
+    finally:
+        one.end(signal.SIGKILL)
+
+
+ATTACHED = ("--attach", NAME)
+
+
+@needs("ibv_rc_pingpong")
+def test_programs_of_two_runs_share_its_adapters(serving: Serving, own_directory: Path) -> None:
+    assert serving.says.startswith(f"{NAME} serves 127.")
+    # One program after the other finds the same device.
+    first, second = (run_under("ibv_devinfo", "-v", options=ATTACHED).stdout for _ in range(2))
+    assert first == second
+    assert "rxe0" in first
+    port = free_port()
+    command = ["ibv_rc_pingpong", "-g", "0", "-n", "100", "-c", "-p", str(port)]
+    words = [sys.executable, "-m", "softhca", "run", *ATTACHED, "--", *command]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    wait_until(lambda: listens(port) or server.poll() is not None)
+    client = run_under(*command, "127.0.0.1", options=ATTACHED).stdout
+    server.communicate(timeout=60)
+    assert server.returncode == 0
+    assert "100 iters in" in client
+    assert serving.end() == (0, "")
+    assert not list((own_directory / "softhca").iterdir())
+    assert [left.name for left in own_directory.iterdir()] == ["softhca"]
+
+
+@needs("ibv_devices")
+def test_a_killed_program_and_a_killed_runner_leave_it_whole(serving: Serving) -> None:
+    words = [sys.executable, "-m", "softhca", "run", *ATTACHED, "--", "sh", "-c"]
+    done = subprocess.run([*words, "kill -9 $$"], timeout=60, check=False)
+    assert done.returncode == 128 + signal.SIGKILL
+    runner = subprocess.Popen([*words, "echo begins; exec sleep 1000"], stdout=subprocess.PIPE)
+    assert runner.stdout is not None
+    assert runner.stdout.readline() == b"begins\n"
+    runner.kill()
+    # Who held the pipe was killed too, or it would never end.
+    assert runner.communicate(timeout=60)[0] == b""
+    assert "rxe0" in run_under("ibv_devices", options=ATTACHED).stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_programs_end_with_it(serving: Serving, number: int) -> None:
+    words = [sys.executable, "-m", "softhca", "run", *ATTACHED, "--"]
+    runner = subprocess.Popen(
+        [*words, "sh", "-c", "echo begins; exec sleep 1000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert runner.stdout is not None
+    assert runner.stdout.readline() == b"begins\n"
+    serving.end(number)
+    errors = runner.communicate(timeout=60)[1]
+    assert runner.returncode == 1
+    assert b"has ended, and so has the program" in errors
+
+
+def test_a_name_is_one_supervisors(serving: Serving) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "softhca", "serve", NAME], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert f"there is a supervisor of the name '{NAME}'" in done.stderr
+
+
+def test_the_name_of_a_killed_supervisor_is_free(serving: Serving) -> None:
+    serving.end(signal.SIGKILL)
+    again = Serving()
+    assert again.says.startswith(NAME)
+    assert again.end() == (0, "")
+
+
+@pytest.mark.usefixtures("own_directory")
+def test_a_name_that_nobody_has() -> None:
+    done = run_under("true", options=ATTACHED, check=False)
+    assert done.returncode == 1
+    assert f"there is no supervisor of the name '{NAME}'" in done.stderr
+    wrong = run_under("true", options=("--attach", "../there"), check=False)
+    assert "is no name for a supervisor" in wrong.stderr
+
+
+def test_adapters_are_described_where_they_are_made(serving: Serving) -> None:
+    done = run_under("true", options=("--devices", "2", *ATTACHED), check=False)
+    assert done.returncode == 2
+    assert "--devices is for the `softhca serve`" in done.stderr
+
+
+# --- Yama
+
+
+@pytest.mark.parametrize("rule", ["2", "3"])
+def test_yama_may_forbid_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    scope = tmp_path / "ptrace_scope"
+    scope.write_text(rule)
+    monkeypatch.setattr(yama, "_SCOPE", scope)
+    monkeypatch.setattr(yama, "_is_privileged", lambda: False)
+    with pytest.raises(PermissionError, match=f"ptrace_scope is {rule}"):
+        yama.demand_reach()
+
+
+def test_yama_may_forbid_what_is_no_descendant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = tmp_path / "ptrace_scope"
+    scope.write_text("1\n")
+    monkeypatch.setattr(yama, "_SCOPE", scope)
+    yama.demand_reach()
+    assert "not what they start in turn" in yama.explain(1, is_descendant=False)
+    assert "ptrace_scope is 1" in yama.explain(1, is_descendant=True)
+    scope.write_text("0\n")
+    assert "another user's" in yama.explain(1, is_descendant=True)
+
+
+@needs_pyverbs
+def test_a_program_that_cannot_be_reached_is_told_of(tmp_path: Path) -> None:
+    # Root reaches everybody: this is run by nobody, whose program is not dumpable.
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root, to become nobody")
+    program = (
+        "import ctypes, os; ctypes.CDLL(None).prctl(4, 0)\n"
+        "print(os.path.exists('/dev/infiniband/uverbs0'))"
+    )
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    tmp_path.chmod(0o755)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    words = [sys.executable, "-m", "softhca", "run", "--", SYSTEM_PYTHON, "-c", program]
+    done = subprocess.run(
+        [*nobody, *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd="/",
+        env={**os.environ, "HOME": "/", "TMPDIR": "/tmp"},
+    )
+    if "No module named" in done.stderr or "Permission denied" in done.stderr:
+        pytest.skip("nobody may not read this checkout")
+    assert done.stdout == "False\n", done.stderr
+    assert done.stderr.count("may not be reached") == 1
