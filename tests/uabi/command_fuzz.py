@@ -2,7 +2,8 @@
 
 Lengths, handles, pointers and fields are changed at random in commands of both forms. Children do
 it, since an answer that is written to a wrong place harms the program, as it should. Each answer
-must be success or an errno; and at the end the device must do right commands as before.
+must be success or an errno; the device must do right commands as before, and the memory of a process
+that stands by is as it was. Exits with 1 where that does not hold.
 """
 
 from __future__ import annotations
@@ -273,6 +274,9 @@ def main() -> None:
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     print(f"seed {seed}, {count} commands")
     harmed = 0
+    witness = random.Random(seed).randbytes(1 << 22)
+    bystander = mmap.mmap(-1, len(witness), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    bystander[:] = witness
     for batch in range(-(-count // BATCH)):
         child = os.fork()
         if child == 0:
@@ -283,6 +287,7 @@ def main() -> None:
         assert status <= 0, f"batch {batch}: see above"
         harmed += status < 0
         right_commands()
+    assert bystander[:] == witness, "another process's memory was touched"
     print(f"done, {harmed} children harmed themselves")
 
 

@@ -23,13 +23,15 @@ class End:
         prefix: What the program's words stand behind.
         gid_index: The entry of its GID table.
         address: What the other end finds it by, if it is the server.
-        words: More of them, for this end alone.
+        is_slow: Whether it runs in a machine that computes in software.
+        network: A process in whose network it runs, if that is not its own.
     """
 
     prefix: tuple[str, ...] = ()
     gid_index: int = 0
     address: str = "127.0.0.1"
-    words: tuple[str, ...] = ()
+    network: int | None = None
+    is_slow: bool = False
 
 
 @dataclass
@@ -61,14 +63,21 @@ def listens(port: int, process: int | str = "self") -> bool:
 
 
 def run_pair(
-    server: Sequence[str], client: Sequence[str], port: int, deadline_seconds: float
+    server: Sequence[str],
+    client: Sequence[str],
+    port: int,
+    deadline_seconds: float,
+    network: int | None = None,
 ) -> Outcome:
-    """Runs both; whoever takes longer than the deadline is killed."""
+    """Runs both; whoever takes longer than the deadline is killed.
+
+    `network` is a process in whose network the server listens, if that is not its own.
+    """
     started = time.monotonic()
     deadline = started + deadline_seconds
     first = _Process(server)
     try:
-        while not listens(port, first.process.pid) and first.process.poll() is None:
+        while not listens(port, network or first.process.pid) and first.process.poll() is None:
             if time.monotonic() > deadline:
                 return Outcome("the server does not listen", server=first.end(0))
             time.sleep(0.02)
