@@ -12,7 +12,6 @@ from softhca.uabi.descriptors import descriptor_range
 from softhca.uabi.program import Program
 from softhca.uabi.serving import connect
 
-
 _MOMENT_SECONDS = 0.1
 
 
