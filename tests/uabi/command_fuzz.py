@@ -2,8 +2,8 @@
 
 Lengths, handles, pointers and fields are changed at random in commands of both forms. Children do
 it, since an answer that is written to a wrong place harms the program, as it should. Each answer
-be success or an errno; the device must do right commands as before, and the memory of a bystander
-is as it was. Exits with 1 where that does not hold.
+must be success or an errno; the device must do right commands as before, and the memory of a
+bystander is as it was. Exits with 1 where that does not hold.
 """
 
 from __future__ import annotations
