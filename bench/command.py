@@ -11,7 +11,7 @@ from bench.contest import Contest
 from bench.document import PAGE, write
 from bench.findings import Finding
 from bench.report import details, overview
-from bench.two_sides import SideError
+from bench.turns import WithdrawnError
 
 # In the order of their rows in the table.
 QUESTIONS = (
@@ -56,7 +56,7 @@ def ask(name: str, contest: Contest) -> list[Finding]:
         for finding in module.ask(contest):
             findings.append(finding)
             print(f"  {finding.what}: {finding.verdict or 'measured'}", file=sys.stderr, flush=True)
-    except (CannotBuildError, SideError, OSError, RuntimeError) as error:
+    except (CannotBuildError, WithdrawnError, OSError, RuntimeError) as error:
         print(f"{name} ends early: {error}", file=sys.stderr)
     if findings:
         print(details(findings), flush=True)

@@ -8,6 +8,7 @@ from bench.contestants import Contestants
 from bench.findings import Finding, Goal, Unit
 from bench.ratios import Turn, summarise
 from bench.turns import Measure, take_turns
+from bench.two_sides import SideError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,13 @@ class Contest:
     ) -> Finding:
         """Lets the contestants take turns; the first of them is the one that the goal is for."""
         letter, read = probe
-        turns = take_turns(read, among.measures, self.rounds, self.seconds)
-        summaries = {name: summarise(taken) for name, taken in turns.items()}
-        ours = next(iter(among.measures))
-        return Finding(what, goal, ours, letter, unit, summaries, dict(among.absent), size, picture)
+        ours, gone = next(iter(among.measures)), dict(among.absent)
+        turns = take_turns(read, among.measures, self.rounds, self.seconds, withdrawn=gone)
+        if ours in gone:
+            raise SideError(gone[ours])
+        summaries = {name: summarise(taken) for name, taken in turns.items() if name not in gone}
+        absent = {name: why.strip().splitlines()[-1] for name, why in gone.items()}
+        return Finding(what, goal, ours, letter, unit, summaries, absent, size, picture)
 
     def measure(
         self, what: str, goal: Goal, unit: Unit, measure: Measure, rounds: int = 0

@@ -7,9 +7,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from bench.peers.absent import AbsentError
-from bench.turns import Measure
-from bench.two_sides import SideError, TwoSides
+from bench.turns import Measure, WithdrawnError
+from bench.two_sides import TwoSides
 
 
 class Contestants:
@@ -48,7 +47,7 @@ class Contestants:
         try:
             measure = begin()
             measure()
-        except (AbsentError, SideError, OSError) as error:
+        except (WithdrawnError, OSError) as error:
             self.absent[name] = str(error).strip().splitlines()[-1]
         else:
             self.measures[name] = measure

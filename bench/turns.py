@@ -10,12 +10,17 @@ from bench.ratios import Turn, keeps
 Measure = Callable[[], float]
 
 
+class WithdrawnError(Exception):
+    """A contestant cannot be measured, or no longer; says why."""
+
+
 def take_turns(
     probe: Measure,
     contestants: Mapping[str, Measure],
     rounds: int,
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
+    withdrawn: dict[str, str] | None = None,
 ) -> dict[str, list[Turn]]:
     """Measures until each contestant has `rounds` turns that count, or the time is over.
 
@@ -29,20 +34,39 @@ def take_turns(
         rounds: Turns wanted of each.
         seconds: When to stop whatever was reached; the round under way is finished.
         clock: Seconds.
+        withdrawn: Takes the reasons of contestants that raised WithdrawnError, which then take no
+            further turns; without it the error goes to the caller.
     """
+    gone: dict[str, str] = {}
     turns: dict[str, list[Turn]] = {name: [] for name in contestants}
     names = list(contestants)
-    for measure in contestants.values():
-        measure()
+
+    def measure(name: str) -> float | None:
+        try:
+            return contestants[name]()
+        except WithdrawnError as error:
+            if withdrawn is None:
+                raise
+            gone[name] = str(error)
+            return None
+
+    for name in names:
+        measure(name)
     end = clock() + seconds
-    wanting = names
+    wanting = [name for name in names if name not in gone]
     while wanting and clock() < end:
         before = probe()
         for name in wanting:
-            figure = contestants[name]()
+            figure = measure(name)
+            if figure is None:
+                continue
             after = probe()
             turns[name].append(Turn(before, figure, after))
             before = after
         names.append(names.pop(0))
-        wanting = [name for name in names if sum(map(keeps, turns[name])) < rounds]
+        wanting = [
+            name for name in names if name not in gone and sum(map(keeps, turns[name])) < rounds
+        ]
+    if withdrawn is not None:
+        withdrawn.update(gone)
     return turns

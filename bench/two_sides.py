@@ -16,13 +16,14 @@ from typing import Any, Self
 
 from bench.build import TOP
 from bench.processors import two_processors
+from bench.turns import WithdrawnError
 
 # What starting both may take, on a machine that has much else to do.
 START_SECONDS = 60.0
 ANSWER_SECONDS = 120.0
 
 
-class SideError(Exception):
+class SideError(WithdrawnError):
     """One of the sides could not do what it was told; with its traceback."""
 
 

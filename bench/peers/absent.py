@@ -1,5 +1,7 @@
 """Peers that are not here."""
 
+from bench.turns import WithdrawnError
 
-class AbsentError(Exception):
+
+class AbsentError(WithdrawnError):
     """The peer is not on this machine, or does not work here; says what is missing."""

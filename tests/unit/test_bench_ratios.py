@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench.findings import Better, Goal
 from bench.ratios import Turn, keeps, quartiles, summarise
-from bench.turns import take_turns
+from bench.turns import WithdrawnError, take_turns
 
 
 def test_a_turn_is_measured_in_the_probe_of_its_own_time():
@@ -105,3 +105,22 @@ def test_a_machine_that_never_stands_still_ends_with_the_time():
     turns = turns_of(machine, rounds=3, seconds=20)
     assert summarise(turns["a"]) is None
     assert machine.now <= 30
+
+
+def test_a_contestant_that_fails_takes_no_further_turns():
+    machine = Machine([1.0] * 100)
+    figures = iter([1.0, 1.0])
+
+    def fails() -> float:
+        try:
+            return next(figures)
+        except StopIteration:
+            raise WithdrawnError("it crashed") from None
+
+    withdrawn: dict[str, str] = {}
+    contestants = {"a": machine.contestant("a"), "b": fails}
+    turns = take_turns(machine.probe, contestants, 3, 1000, machine.clock, withdrawn)
+    assert withdrawn == {"b": "it crashed"}
+    assert [len(turns["a"]), len(turns["b"])] == [3, 1]
+    with pytest.raises(WithdrawnError):
+        take_turns(machine.probe, {"b": fails}, 3, 1000, machine.clock)
