@@ -49,7 +49,14 @@ ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint6
     return drop(&Counters::rx_malformed, decode_status_name(status));
   }
   if (packet.info->has(kCnp)) {
-    return drop(&Counters::rx_cnp, "congestion notification, ignored");
+    QueuePair* const told = s.qps.find(packet.bth.destination_qpn);
+    if (told == nullptr || !told->on_notification(route)) {
+      return drop(&Counters::rx_cnp, "congestion notification, ignored");
+    }
+    ++s.counters.rx_cnp;
+    report.qpn = told->qpn;
+    s.timers.update(*told);
+    return report;
   }
   if (packet.bth.destination_qpn == 0xffffff) {
     const auto group = s.multicast.find(route.destination.raw);
@@ -129,6 +136,14 @@ Result<Counters> Adapter::qp_counters(std::uint32_t qpn) const {
     return refuse(EINVAL, "qp", qpn, "no such queue pair");
   }
   return qp->counters;
+}
+
+Result<std::uint64_t> Adapter::qp_rate(std::uint32_t qpn) const {
+  const QueuePair* qp = state_->qps.find(qpn);
+  if (qp == nullptr) {
+    return refuse(EINVAL, "qp", qpn, "no such queue pair");
+  }
+  return qp->congestion == nullptr ? 0 : qp->congestion->rate_bits_per_second();
 }
 
 Result<QpLoad> Adapter::qp_load(std::uint32_t qpn) const {

@@ -17,6 +17,7 @@
 #include "queue/work_request.hpp"
 #include "queue/work_source.hpp"
 #include "transport/attributes.hpp"
+#include "transport/congestion.hpp"
 #include "transport/counters.hpp"
 #include "transport/outgoing_packet.hpp"
 #include "vocabulary/observer.hpp"
@@ -70,6 +71,7 @@ struct AdapterConfig {
   bool retry_early = true;  // Probe for lost tails before the ACK timer runs out.
   bool windows_2a = false;  // Type 2 windows are 2A instead of 2B.
   bool shortcut = false;    // Connected queue pairs of one adapter exchange packets as values.
+  CongestionSettings congestion;
   Limits limits;
 };
 
@@ -261,6 +263,8 @@ class Adapter {
   Result<std::uint32_t> create_qp(QpInit& init);
   Status modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask, std::uint64_t now_ns);
   Result<QpAttr> query_qp(std::uint32_t qpn, QpInit& init) const;
+  // Bits a second that congestion control lets it send at; 0: as it can.
+  Result<std::uint64_t> qp_rate(std::uint32_t qpn) const;
   // What its queues and responder resources hold.
   Result<QpLoad> qp_load(std::uint32_t qpn) const;
   Status destroy_qp(std::uint32_t qpn);

@@ -24,7 +24,9 @@ Adapter::State::State(AdapterConfig adapter_config)
       cqs(config.limits.max_cq),
       srqs(config.limits.max_srq),
       qps(random, config.limits.max_qp),
-      port_active(config.port_active) {}
+      port_active(config.port_active) {
+  congestion = config.congestion;
+}
 
 void Adapter::State::complete(CompletionQueue& cq, const Completion& completion) {
   ++activity;
@@ -145,6 +147,9 @@ Route Adapter::State::route_to(const AhAttr& attr, std::uint32_t qpn) const {
   route.source = config.gids[attr.sgid_index];
   route.destination = attr.dgid;
   route.traffic_class = attr.traffic_class;
+  if (congestion.on()) {
+    route.traffic_class = static_cast<std::uint8_t>((attr.traffic_class & ~kEcnBits) | kEcnCapable);
+  }
   // Applications often leave 0 or 1, which the kernel replaces by the route's; so do we.
   route.hop_limit = attr.hop_limit <= 1 ? 64 : attr.hop_limit;
   route.flow_label = attr.flow_label & 0xfffff;

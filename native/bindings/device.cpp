@@ -40,6 +40,25 @@ Limits limits_of(const LimitsDict& given) {
   return limits;
 }
 
+// Settings of congestion control by their names; without any there is none.
+CongestionSettings congestion_of(const LimitsDict& given) {
+  CongestionSettings settings;
+#define SOFTHCA_FROM_DICT(name) \
+  if (given.contains(#name)) settings.name = nb::cast<decltype(settings.name)>(given[#name]);
+  SOFTHCA_FROM_DICT(line_bits_per_second)
+  SOFTHCA_FROM_DICT(least_bits_per_second)
+  SOFTHCA_FROM_DICT(cnp_interval_ns)
+  SOFTHCA_FROM_DICT(alpha_ns)
+  SOFTHCA_FROM_DICT(increase_ns)
+  SOFTHCA_FROM_DICT(increase_bytes)
+  SOFTHCA_FROM_DICT(additive_bits_per_second)
+  SOFTHCA_FROM_DICT(hyper_bits_per_second)
+  SOFTHCA_FROM_DICT(fast_recovery)
+  SOFTHCA_FROM_DICT(gain_shift)
+#undef SOFTHCA_FROM_DICT
+  return settings;
+}
+
 nb::dict dict_of(const Counters& counters) {
   nb::dict out;
 #define SOFTHCA_TO_DICT(name) out[#name] = counters.name;
@@ -76,8 +95,10 @@ void demand_driver(const DriverError& error) {
 Hca* open(const std::string& address, const std::string& capture_path, const Rates& send_faults,
           const Rates& receive_faults, std::uint64_t fault_seed, std::uint64_t seed,
           IcrcLevel icrc_level, std::uint8_t max_mtu, const LimitsDict& limits, bool windows_2a,
-          bool trains, bool shortcut, std::shared_ptr<SharedFaults> fault_rules) {
+          bool trains, bool shortcut, std::shared_ptr<SharedFaults> fault_rules,
+          const LimitsDict& congestion) {
   OpenOptions options;
+  options.congestion = congestion_of(congestion);
   options.fault_rules = std::move(fault_rules);
   options.address = address;
   options.capture_path = capture_path;
@@ -104,8 +125,9 @@ Hca* open(const std::string& address, const std::string& capture_path, const Rat
 void simulate(Hca* self, const std::vector<Gid>& gids, std::uint64_t seed, std::uint8_t active_mtu,
               std::uint64_t node_guid, const std::vector<std::uint16_t>& udp_source_ports,
               IcrcLevel icrc_level, const std::vector<std::uint16_t>& pkeys, bool retry_early,
-              const LimitsDict& limits, bool windows_2a) {
+              const LimitsDict& limits, bool windows_2a, const LimitsDict& congestion) {
   AdapterConfig config;
+  config.congestion = congestion_of(congestion);
   config.node_guid = node_guid;
   config.seed = seed;
   config.gids = gids;
@@ -154,13 +176,14 @@ void bind_opening(HcaClass& hca) {
   hca.def("__init__", &simulate, nb::kw_only(), nb::arg("gids"), nb::arg("seed"),
           nb::arg("active_mtu"), nb::arg("node_guid"), nb::arg("udp_source_ports"),
           nb::arg("icrc_level"), nb::arg("pkeys"), nb::arg("retry_early"), nb::arg("limits"),
-          nb::arg("windows_2a") = false,
+          nb::arg("windows_2a") = false, nb::arg("congestion") = LimitsDict(),
           "An adapter without a driver: the caller moves its packets and its time.")
       .def_static("open", &open, nb::kw_only(), nb::arg("address"), nb::arg("capture_path"),
                   nb::arg("send_faults"), nb::arg("receive_faults"), nb::arg("fault_seed"),
                   nb::arg("seed"), nb::arg("icrc_level"), nb::arg("max_mtu"), nb::arg("limits"),
                   nb::arg("windows_2a") = false, nb::arg("trains") = true,
                   nb::arg("shortcut") = true, nb::arg("fault_rules") = nb::none(),
+                  nb::arg("congestion") = LimitsDict(),
                   "An adapter on the wire, with a driver of its own.")
       .def("close", &Hca::close, nb::call_guard<GilReleased>());
 }

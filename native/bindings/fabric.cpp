@@ -106,11 +106,13 @@ nb::dict counters(FabricHandle& self) {
 
 nb::dict lane_counters(FabricHandle& self, std::uint32_t number) {
   nb::dict out;
-  const Lane& lane = self.fabric.topology().lanes.at(number);
+  const Topology& topology = self.fabric.topology();
+  const Lane& lane = topology.lanes.at(number);
   out["packets"] = lane.packets;
   out["bytes"] = lane.bytes;
   out["overflows"] = lane.overflows;
   out["marked"] = lane.marked;
+  out["queued_bytes"] = topology.queued_bytes(lane, self.fabric.now_ns());
   out["most_queued_bytes"] = lane.most_queued_bytes;
   return out;
 }

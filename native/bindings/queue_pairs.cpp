@@ -85,6 +85,7 @@ void bind_queue_pairs(HcaClass& hca) {
             return std::tuple(attr, init);
           },
           nb::arg("qpn"))
+      .def("qp_rate", verb(&Adapter::qp_rate), nb::arg("qpn"))
       .def(
           "qp_load",
           [](Hca& self, std::uint32_t qpn) {

@@ -68,6 +68,7 @@ DriverError open_device(const OpenOptions& options, OpenedDevice& device) {
   config.shortcut = options.shortcut && options.capture_path.empty() && !options.faults.any() &&
                     options.fault_rules == nullptr;
   config.limits = options.limits;
+  config.congestion = options.congestion;
   opened.adapter = std::make_shared<GuardedAdapter>(std::move(config));
   opened.driver = std::make_unique<Driver>(
       opened.adapter, std::move(link),

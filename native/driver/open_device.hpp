@@ -22,6 +22,7 @@ struct OpenOptions {
   bool windows_2a = false;   // See AdapterConfig.
   bool trains = true;        // See UdpOptions.
   bool shortcut = true;      // What stays on this host need not go through a socket.
+  CongestionSettings congestion;
   Limits limits;
 };
 

@@ -21,8 +21,6 @@ std::size_t payload_bytes(ByteView datagram) {
   return datagram.size() > around ? datagram.size() - around : 0;
 }
 
-constexpr std::uint8_t kCongestionExperienced = 3;
-
 }  // namespace
 
 std::uint32_t Fabric::take_flight() {
@@ -169,8 +167,7 @@ bool Fabric::admit(Lane& lane, Flight& packet, std::uint64_t bytes) {
   const FabricLink& link = topology_.links[lane.link];
   const LinkShape& shape = link.shape;
   if (link.picoseconds_per_byte == 0) return true;
-  const std::uint64_t waits_ns = lane.free_at_ns > now_ns() ? lane.free_at_ns - now_ns() : 0;
-  const std::uint64_t queued = waits_ns * 1000 / link.picoseconds_per_byte;
+  const std::uint64_t queued = topology_.queued_bytes(lane, now_ns());
   lane.most_queued_bytes = std::max(lane.most_queued_bytes, queued);
   if (shape.queue_bytes != 0 && queued + bytes > shape.queue_bytes) {
     ++lane.overflows;

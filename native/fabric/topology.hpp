@@ -53,6 +53,12 @@ class Topology {
 
   std::vector<FabricLink> links;
   std::vector<Lane> lanes;
+  // What waits for a lane, as far as its link has a bandwidth.
+  std::uint64_t queued_bytes(const Lane& lane, std::uint64_t now_ns) const {
+    const std::uint64_t pace = links[lane.link].picoseconds_per_byte;
+    const std::uint64_t waits_ns = lane.free_at_ns > now_ns ? lane.free_at_ns - now_ns : 0;
+    return pace == 0 ? 0 : waits_ns * 1000 / pace;
+  }
   std::size_t node_count() const { return leaving_.size(); }
   void forget_ways() { ways_.clear(); }
 

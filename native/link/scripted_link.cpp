@@ -36,7 +36,7 @@ void ScriptedLink::put(Direction& to, const Datagram& datagram, bool sending) {
                          ~kAtArrival);
   }
   owned.bytes.resize(bytes.size());
-  if (verdict_.marked) owned.route.traffic_class |= 3;
+  if (verdict_.marked) owned.route.traffic_class |= kCongestionExperienced;
   for (const std::uint64_t delay_ns : verdict_.copies) pass(to, owned, delay_ns);
   for (ScriptedDatagram& one : verdict_.scripted) {
     pass(to, Owned{owned.route, std::move(one.bytes)}, one.delay_ns);

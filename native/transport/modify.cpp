@@ -130,6 +130,9 @@ void QueuePair::to_reset() {
   requester.reset();
   responder.reset();
   migration.reset();
+  if (congestion != nullptr) {
+    congestion->reset();
+  }
   set_state(QpState::RESET);
   attr.sq_draining = false;
   // Another peer may come to this number, and must not find the windows of the last one.

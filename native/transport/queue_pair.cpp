@@ -63,6 +63,9 @@ QueuePair::QueuePair(Services& adapter_services, std::uint32_t number, const QpI
       requester(*this),
       responder(*this) {
   attr.cap = init.cap;
+  if (services.congestion.on() && init.type != QpType::UD) {
+    congestion = std::make_unique<CongestionControl>(services.congestion);
+  }
   if (init.type != QpType::XRC_RECV) {
     // Room for the eight bytes of an ATOMIC WRITE, whatever was asked for.
     sq.allocate(init.cap.max_send_wr, init.cap.max_send_sge,
@@ -102,6 +105,9 @@ bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t dat
     responder.on_datagram(packet, from, datagram_bytes);
     return true;
   }
+  if (congestion != nullptr && (from.traffic_class & kEcnBits) == kCongestionExperienced) {
+    note_mark(packet);
+  }
   if (packet.info->has(kResponse)) {
     requester.on_response(packet);
   } else if (init.type == QpType::XRC_SEND) {
@@ -114,9 +120,13 @@ bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t dat
   return true;
 }
 
+bool QueuePair::next_packet(Outlet& out) {
+  return congestion == nullptr ? next_uncontrolled(out) : next_controlled(out);
+}
+
 // Replies go first, but take turns with requests: a peer that reads without end would keep them
 // back until their retries are used up.
-bool QueuePair::next_packet(Outlet& out) {
+bool QueuePair::next_uncontrolled(Outlet& out) {
   const bool request_is_due = replied_last_;
   replied_last_ = false;
   if (request_is_due && requester.next_packet(out)) {
@@ -129,7 +139,70 @@ bool QueuePair::next_packet(Outlet& out) {
   return !request_is_due && requester.next_packet(out);
 }
 
-void QueuePair::advance() { requester.advance(); }
+void QueuePair::advance() {
+  if (congestion != nullptr && congestion->due(services.now_ns)) {
+    services.schedule(*this);
+  }
+  requester.advance();
+}
+
+// --- congestion
+// -----------------------------------------------------------------------------------------------------
+
+// Requests and READ responses keep to the rate; acknowledgements do not wait.
+bool QueuePair::next_controlled(Outlet& out) {
+  if (out.wire == nullptr) {
+    return next_uncontrolled(out);
+  }
+  if (congestion->wants_notification()) {
+    send_notification(out);
+    return true;
+  }
+  if (responder.acknowledges_next()) {
+    return responder.next_packet(out);
+  }
+  if (!congestion->may_send(services.now_ns)) {
+    return false;
+  }
+  if (!next_uncontrolled(out)) {
+    return false;
+  }
+  congestion->sent(out.wire->datagram.size(), services.now_ns);
+  return true;
+}
+
+void QueuePair::note_mark(const Packet& packet) {
+  const bool is_data = !packet.info->has(kAcknowledge);
+  services.counters.np_ecn_marked_roce_packets += is_data;
+  if (is_data && congestion->on_mark(services.now_ns)) {
+    services.schedule(*this);
+  }
+}
+
+// BTH with BECN set, and sixteen reserved bytes (IBTA Vol 1, A17.9.3). It is not to be marked.
+void QueuePair::send_notification(Outlet& out) {
+  constexpr std::size_t kReservedBytes = 16;
+  congestion->notified();
+  Packet packet;
+  packet.bth.opcode = kCnpOpcode;
+  packet.bth.becn = true;
+  packet.bth.pkey = pkey;
+  packet.bth.destination_qpn = attr.dest_qp_num;
+  const std::size_t headers = encode_headers(packet, out.buffer);
+  std::ranges::fill(out.buffer.subspan(headers, kReservedBytes), std::uint8_t{0});
+  seal(packet, headers, kReservedBytes, out);
+  out.wire->route.traffic_class &= static_cast<std::uint8_t>(~kEcnBits);
+  count(&Counters::np_cnp_sent);
+}
+
+bool QueuePair::on_notification(const Route& from) {
+  if (congestion == nullptr || from.source != route.destination || state() == QpState::RESET) {
+    return false;
+  }
+  congestion->on_notification(services.now_ns);
+  count(&Counters::rp_cnp_handled);
+  return true;
+}
 
 Packet QueuePair::header(Operation operation, std::uint32_t psn, bool masked) const {
   Packet packet;

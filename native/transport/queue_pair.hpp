@@ -1,7 +1,9 @@
 // One queue pair: its attributes, state and queues, and the two halves that work on them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "queue/completion_queue.hpp"
@@ -9,6 +11,7 @@
 #include "queue/send_queue.hpp"
 #include "queue/shared_receive_queue.hpp"
 #include "transport/attributes.hpp"
+#include "transport/congestion.hpp"
 #include "transport/counters.hpp"
 #include "transport/local_path.hpp"
 #include "transport/outlet.hpp"
@@ -50,7 +53,10 @@ class QueuePair {
   bool receive(const Packet& packet, const Route& route, std::size_t datagram_bytes,
                const char*& verdict);
   bool next_packet(Outlet& out);
-  std::uint64_t deadline_ns() const { return requester.deadline_ns(); }
+  std::uint64_t deadline_ns() const {
+    const std::uint64_t next_ns = requester.deadline_ns();
+    return congestion == nullptr ? next_ns : std::min(next_ns, congestion->deadline_ns());
+  }
   void advance();
   // The adapter at the other end of `local` could not read the payload of this packet of ours.
   void on_unreadable(const Packet& packet);
@@ -79,6 +85,9 @@ class QueuePair {
   void check_drained();
   void set_state(QpState to);
 
+  // A congestion notification came from `from`; false: it means nothing here.
+  bool on_notification(const Route& from);
+
   Services& services;
   const std::uint32_t qpn;
   QpInit init;
@@ -94,6 +103,7 @@ class QueuePair {
   ReceiveRing rq;
   Counters counters;
   PathMigration migration;
+  std::unique_ptr<CongestionControl> congestion;  // Null: the queue pair sends as it can.
   Requester requester;
   Responder responder;
 
@@ -104,6 +114,11 @@ class QueuePair {
   std::uint32_t multicast_groups = 0;
 
  private:
+  bool next_uncontrolled(Outlet& out);
+  bool next_controlled(Outlet& out);
+  void send_notification(Outlet& out);
+  void note_mark(const Packet& packet);
+
   bool replied_last_ = false;  // The last packet was the responder's.
 
   void tell_state(QpState from) const;

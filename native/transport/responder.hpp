@@ -36,6 +36,9 @@ class Responder {
 
   bool next_packet(Outlet& out);
   bool has_output() const { return !replies_.empty(); }
+  bool acknowledges_next() const {
+    return !replies_.empty() && replies_.front().kind == ReplyKind::ACKNOWLEDGE;
+  }
   // What the READ response with this PSN was to bring is gone.
   void on_unreadable(std::uint32_t psn);
   // Forgets the replies that wait.

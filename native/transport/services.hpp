@@ -6,6 +6,7 @@
 #include "memory/memory_table.hpp"
 #include "queue/completion_queue.hpp"
 #include "queue/shared_receive_queue.hpp"
+#include "transport/congestion.hpp"
 #include "transport/counters.hpp"
 #include "vocabulary/observer.hpp"
 
@@ -23,6 +24,7 @@ class Services {
   Counters counters;         // Of the whole adapter.
   std::uint64_t now_ns = 0;  // Time of the call that is being served.
   const bool retry_early;
+  CongestionSettings congestion;
   const std::uint8_t active_mtu;  // Mtu code of the port.
 
   // Told of what happens; null: nobody.

@@ -12,6 +12,11 @@ inline constexpr std::uint16_t kRoceUdpPort = 4791;
 // Packets that a sender of our kind gives the kernel as one train, which it numbers from 0.
 inline constexpr std::uint16_t kMaxTrainPackets = 64;
 
+// Of a traffic class: the ECN field (RFC 3168).
+inline constexpr std::uint8_t kEcnBits = 3;
+inline constexpr std::uint8_t kEcnCapable = 2;
+inline constexpr std::uint8_t kCongestionExperienced = 3;
+
 struct Route {
   Gid source;
   Gid destination;

@@ -23,6 +23,7 @@ from softhca.verbs.attributes import (
 )
 from softhca.verbs.callback_cq import CallbackCQ, process_cq_direct
 from softhca.verbs.comp_channel import CompChannel
+from softhca.verbs.congestion import Dcqcn
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
 from softhca.verbs.device import Device
@@ -114,6 +115,7 @@ __all__ = [
     "CompletionError",
     "Counters",
     "Cqe",
+    "Dcqcn",
     "Device",
     "DeviceAttr",
     "DeviceCap",

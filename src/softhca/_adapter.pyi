@@ -1283,13 +1283,13 @@ class SharedFaults:
 class Hca:
     """One adapter under its lock, with a driver or without."""
 
-    def __init__(self, *, gids: Sequence[bytes], seed: int, active_mtu: int, node_guid: int, udp_source_ports: Sequence[int], icrc_level: IcrcLevel, pkeys: Sequence[int], retry_early: bool, limits: dict[str, int], windows_2a: bool = False) -> None:
+    def __init__(self, *, gids: Sequence[bytes], seed: int, active_mtu: int, node_guid: int, udp_source_ports: Sequence[int], icrc_level: IcrcLevel, pkeys: Sequence[int], retry_early: bool, limits: dict[str, int], windows_2a: bool = False, congestion: dict[str, int] = {}) -> None:
         """
         An adapter without a driver: the caller moves its packets and its time.
         """
 
     @staticmethod
-    def open(*, address: str, capture_path: str, send_faults: tuple[float, float, float, float], receive_faults: tuple[float, float, float, float], fault_seed: int, seed: int, icrc_level: IcrcLevel, max_mtu: int, limits: dict[str, int], windows_2a: bool = False, trains: bool = True, shortcut: bool = True, fault_rules: SharedFaults | None = None) -> Hca:
+    def open(*, address: str, capture_path: str, send_faults: tuple[float, float, float, float], receive_faults: tuple[float, float, float, float], fault_seed: int, seed: int, icrc_level: IcrcLevel, max_mtu: int, limits: dict[str, int], windows_2a: bool = False, trains: bool = True, shortcut: bool = True, fault_rules: SharedFaults | None = None, congestion: dict[str, int] = {}) -> Hca:
         """An adapter on the wire, with a driver of its own."""
 
     def close(self) -> None: ...
@@ -1410,6 +1410,8 @@ class Hca:
         """Returns the QPN; `init.cap` becomes what was given."""
 
     def query_qp(self, qpn: int) -> tuple[QpAttr, QpInit]: ...
+
+    def qp_rate(self, qpn: int) -> int: ...
 
     def qp_load(self, qpn: int) -> tuple[int, int, int, int, int]:
         """

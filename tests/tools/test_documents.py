@@ -72,6 +72,10 @@ def test_the_readmes_example_runs_as_printed() -> None:
                 "tidy: 0 ways out are wrong",
             ],
         ),
+        (
+            "story_incast",
+            ["without DCQCN: ", "with DCQCN: 0 packets lost", "fairness 0.99"],
+        ),
         ("story_lossy_goodput", ["one at a time, time-out 67 ms", "Gb/s"]),
         ("refusals", ["REM_ACCESS_ERR", "RNR_RETRY_EXC_ERR", "is now in ERR", "(EINVAL)"]),
     ],
@@ -84,7 +88,7 @@ def test_an_example_program(name: str, says: list[str]) -> None:
 
 def test_every_example_is_tested() -> None:
     names = {path.stem for path in (TOP / "examples").glob("*.py")}
-    stories = {"lost_wakeup", "forgotten_fence", "nth_call", "lossy_goodput"}
+    stories = {"lost_wakeup", "forgotten_fence", "nth_call", "lossy_goodput", "incast"}
     others = {"two_processes", "shared_counter", "refusals", "lost_wakeup"}
     assert names == others | {f"story_{name}" for name in stories}
 

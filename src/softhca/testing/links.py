@@ -56,7 +56,7 @@ class Link:
 
     @property
     def counters(self) -> dict[str, dict[str, int]]:
-        """By direction, "a to b" and "b to a": packets, bytes, overflows, marks, longest queue."""
+        """By direction, "a to b" and "b to a": what went by, was lost and marked, and waits."""
         lane = 2 * self.number
         return {
             "a to b": self._native.lane_counters(lane),

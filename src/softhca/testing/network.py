@@ -12,6 +12,7 @@ from softhca import _adapter
 from softhca.testing.errors import FabricError
 from softhca.testing.links import Link, Switch, shape_of
 from softhca.testing.simulation import simulated_hca
+from softhca.verbs.congestion import Dcqcn
 from softhca.verbs.device import Device
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GID, GIDLike
@@ -78,7 +79,7 @@ class Network(ABC):
         Args:
             name: What traces and messages call it; by default h1, h2 and so on.
             gid: Its address; by default 10.0.0.1, 10.0.0.2 and so on.
-            options: As for `open_simulated`: mtu, icrc, limits, retry_early, windows.
+            options: As for `open_simulated`: mtu, icrc, limits, retry_early, windows, dcqcn.
 
         Raises:
             VerbsError: EADDRINUSE, if another host has the address.
@@ -141,10 +142,16 @@ class Network(ABC):
         self.links.append(made)
         return made
 
-    def star(self, count: int, **shape: Any) -> list[Device]:
-        """Adds hosts around a new switch, and returns their devices."""
+    def star(self, count: int, *, dcqcn: Dcqcn | None = None, **shape: Any) -> list[Device]:
+        """Adds hosts around a new switch, and returns their devices.
+
+        Args:
+            count: How many.
+            dcqcn: Of the hosts.
+            shape: Of the links; see `link`.
+        """
         middle = self.switch()
-        devices = self.hosts(count)
+        devices = self.hosts(count, dcqcn=dcqcn)
         for device in devices:
             self.link(device, middle, **shape)
         return devices

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from softhca import _adapter
+from softhca.verbs.congestion import Dcqcn, congestion_settings
 from softhca.verbs.device import Device
 from softhca.verbs.enums import IcrcLevel, Mtu
 from softhca.verbs.gid import GID, GIDLike
@@ -24,6 +25,7 @@ def open_simulated(
     retry_early: bool = True,
     limits: dict[str, int] | None = None,
     windows: str = "2B",
+    dcqcn: Dcqcn | None = None,
 ) -> Device:
     """Opens an adapter that has no socket, thread or clock.
 
@@ -38,6 +40,7 @@ def open_simulated(
         retry_early: Probe for lost tails before the ACK timer runs out.
         limits: Limits to lower or raise, by their names in `DeviceAttr`.
         windows: As for `softhca.open`.
+        dcqcn: As for `softhca.open`.
     """
     hca = simulated_hca(
         gid,
@@ -47,6 +50,7 @@ def open_simulated(
         retry_early=retry_early,
         limits=limits,
         windows=windows,
+        dcqcn=dcqcn,
     )
     return Device(hca, name=name or f"simulated-{GID(gid).ip}", seed=seed)
 
@@ -64,6 +68,7 @@ def simulated_hca(
     retry_early: bool = True,
     limits: dict[str, int] | None = None,
     windows: str = "2B",
+    dcqcn: Dcqcn | None = None,
 ) -> _adapter.Hca:
     """The native adapter of a simulated device; see `open_simulated`."""
     address = GID(gid)
@@ -78,6 +83,7 @@ def simulated_hca(
         retry_early=retry_early,
         limits=limits or {},
         windows_2a=is_windows_2a(windows),
+        congestion=congestion_settings(dcqcn),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from softhca import _adapter
 from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.congestion import Dcqcn, congestion_settings
 from softhca.verbs.device import Device
 from softhca.verbs.enums import IcrcLevel, Mtu
 from softhca.verbs.errors import VerbsError
@@ -89,6 +90,7 @@ def open(
     windows: str = "2B",
     trains: bool = True,
     link: str | None = None,
+    dcqcn: Dcqcn | None = None,
 ) -> Device:
     """Opens an adapter of its own on UDP port 4791 of an address.
 
@@ -111,6 +113,7 @@ def open(
             errors and counters; "udp": everything goes through sockets, for who wants to see it
             there. By default what the environment variable SOFTHCA_LINK says, or "auto". With
             `capture` or `faults` everything goes through sockets.
+        dcqcn: Congestion control, for networks whose switches mark packets; by default none.
 
     Raises:
         VerbsError: EADDRINUSE, if the address or its port is taken, with who holds it;
@@ -144,6 +147,7 @@ def open(
             trains=bool(trains),
             shortcut=_stays_off_sockets(link),
             fault_rules=rules,
+            congestion=congestion_settings(dcqcn),
         )
     except VerbsError:
         raise
