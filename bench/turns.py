@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from bench.ratios import Turn, keeps
+from bench.ratios import MOST_DRIFT, Turn, keeps
 
 Measure = Callable[[], float]
 
@@ -21,6 +21,7 @@ def take_turns(
     seconds: float,
     clock: Callable[[], float] = time.monotonic,
     withdrawn: dict[str, str] | None = None,
+    most_drift: float = MOST_DRIFT,
 ) -> dict[str, list[Turn]]:
     """Measures until each contestant has `rounds` turns that count, or the time is over.
 
@@ -36,6 +37,7 @@ def take_turns(
         clock: Seconds.
         withdrawn: Takes the reasons of contestants that raised WithdrawnError, which then take no
             further turns; without it the error goes to the caller.
+        most_drift: See `ratios.keeps`.
     """
     gone: dict[str, str] = {}
     turns: dict[str, list[Turn]] = {name: [] for name in contestants}
@@ -49,6 +51,9 @@ def take_turns(
                 raise
             gone[name] = str(error)
             return None
+
+    def kept(name: str) -> int:
+        return sum(keeps(turn, most_drift) for turn in turns[name])
 
     for name in names:
         measure(name)
@@ -64,9 +69,7 @@ def take_turns(
             turns[name].append(Turn(before, figure, after))
             before = after
         names.append(names.pop(0))
-        wanting = [
-            name for name in names if name not in gone and sum(map(keeps, turns[name])) < rounds
-        ]
+        wanting = [name for name in names if name not in gone and kept(name) < rounds]
     if withdrawn is not None:
         withdrawn.update(gone)
     return turns

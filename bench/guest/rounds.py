@@ -13,6 +13,8 @@ from bench.guest.perftest import Perftest
 from bench.softhca_sides import SofthcaSides
 from bench.turns import Measure, take_turns
 
+# A guest in software emulation does not stand as still as a machine does.
+MOST_DRIFT = 0.3
 LATENCY_BYTES = 64
 STREAM_BYTES = 1 << 20
 STREAM_COUNT = 32
@@ -39,8 +41,10 @@ def main() -> None:
             ),
         }
         for what, (theirs, ours) in questions.items():
-            taken = take_turns(theirs, {"softhca": ours}, rounds, seconds)["softhca"]
-            print(json.dumps({"what": what, "turns": [dataclasses.astuple(t) for t in taken]}))
+            among = {"softhca": ours}
+            taken = take_turns(theirs, among, rounds, seconds, most_drift=MOST_DRIFT)["softhca"]
+            turns = [dataclasses.astuple(turn) for turn in taken]
+            print(json.dumps({"what": what, "turns": turns}), flush=True)
 
 
 if __name__ == "__main__":
