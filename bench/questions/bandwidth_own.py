@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from bench.contest import Contest
 from bench.contestants import Contestants
 from bench.findings import GIGABYTES, Better, Finding, Goal
+from bench.peers import mpi, ucx
 from bench.probes import probe
 from bench.questions.bandwidth import SIZES, many, window
 from bench.softhca_sides import SofthcaSides
@@ -21,6 +23,12 @@ def compare(contest: Contest, sides: SofthcaSides, op: str, name: str) -> Findin
     sides.connect(key, size, "own", op)
     with Contestants(contest.peers) as among:
         among.ours("softhca", lambda: sides.stream(key, op, many(size), window(size)))
+        if op == "SEND":
+            # Those that send from and into memory of a program's own, not into a window.
+            among.peer("UCX, in C", lambda: ucx.measure_bandwidth("SHARED_MEMORY", op, size))
+            for mpi_name in ("Open MPI", "MPICH"):
+                start = partial(mpi.sides, mpi_name)
+                among.sides(f"mpi4py, {mpi_name}", start, "stream", op, size, many(size))
         what, goal = f"{op} {TITLE}, {name}", Goal(Better.MORE, 0.95)
         finding = contest.compare(what, goal, probe("v", size), GIGABYTES, among, size=size)
     sides.verify(key, op)
