@@ -28,6 +28,9 @@
 
 namespace softhca {
 
+class LocalPath;
+class LocalPaths;
+
 // Limits: what is reported can be allocated, one more is refused.
 struct Limits {
   std::uint32_t max_pd = 16384;
@@ -147,6 +150,10 @@ class Adapter {
   bool exchange(std::uint64_t now_ns);
   // A packet from one of them. False: its payload could not be read, and it was dropped.
   bool receive_local(const Route& route, const Packet& packet, std::uint64_t now_ns);
+  // The ways to other adapters; null: none. They outlive the adapter's last call.
+  void set_paths(LocalPaths* paths);
+  // A way has come to its end.
+  void forget_path(const LocalPath& path);
   // One of our packets was refused so.
   void payload_unreadable(std::uint32_t qpn, const Packet& packet, std::uint64_t now_ns);
   // Whether there are packets for the wire, or events since told(), for whoever looks after both.

@@ -14,11 +14,31 @@ constexpr std::uint64_t kExchangeBytes = 256 * 1024;
 
 }  // namespace
 
-LocalPath* Adapter::State::path_to(const Gid& gid) {
+LocalPath* Adapter::State::path_of(const Route& route) {
   if (!config.shortcut || observer != nullptr) {
     return nullptr;
   }
-  return std::ranges::find(config.gids, gid) != config.gids.end() ? &self : nullptr;
+  if (std::ranges::find(config.gids, route.destination) != config.gids.end()) {
+    return &self;
+  }
+  return paths == nullptr ? nullptr : paths->path_to(route.source, route.destination);
+}
+
+void Adapter::set_paths(LocalPaths* paths) {
+  state_->paths = paths;
+  state_->memory_table.revoking = [paths](std::uint32_t index) {
+    if (paths != nullptr) paths->revoke(index);
+  };
+}
+
+void Adapter::forget_path(const LocalPath& path) {
+  state_->qps.for_each([&](QueuePair& qp) {
+    if (qp.local == &path) {
+      qp.local = nullptr;
+      qp.requester.configure();
+      state_->schedule(qp);
+    }
+  });
 }
 
 void Adapter::State::SelfPath::send(const LocalPacket& packet) {
@@ -36,11 +56,8 @@ void Adapter::State::SelfPath::send(const LocalPacket& packet) {
   }
 }
 
-// One packet of a queue pair. False: it has none, or there is no room for it now.
+// One packet of a queue pair. False: it has none.
 bool Adapter::State::send_locally(QueuePair& qp) {
-  if (qp.local == nullptr || !qp.local->has_room()) {
-    return false;
-  }
   Outlet outlet{.buffer = leaving_bytes, .local = &leaving};
   if (!qp.next_packet(outlet)) {
     return false;
@@ -55,10 +72,12 @@ bool Adapter::State::send_locally(QueuePair& qp) {
 
 bool Adapter::exchange(std::uint64_t now_ns) {
   State& s = *state_;
-  if (s.ready_local.empty()) {
+  if (s.ready_local.empty() && s.stalled.empty()) {
     return false;
   }
   s.set_time(now_ns);
+  s.ready_local.insert(s.ready_local.end(), s.stalled.begin(), s.stalled.end());
+  s.stalled.clear();
   int packets = kExchangePackets;
   std::uint64_t bytes = 0;
   while (!s.ready_local.empty() && packets > 0 && bytes < kExchangeBytes) {
@@ -67,13 +86,17 @@ bool Adapter::exchange(std::uint64_t now_ns) {
     if (qp == nullptr) {
       continue;
     }
+    if (qp->local != nullptr && !qp->local->has_room()) {
+      s.stalled.push_back(qp->qpn);
+      continue;
+    }
     qp->listed = false;
-    if (s.send_locally(*qp)) {
+    if (qp->local == nullptr) {
+      s.schedule(*qp);  // It has become one for the wire.
+    } else if (s.send_locally(*qp)) {
       --packets;
       bytes += s.leaving.packet.pieces_bytes;
       s.schedule(*qp);
-    } else if (qp->local == nullptr) {
-      s.schedule(*qp);  // It has become one for the wire.
     }
     s.timers.update(*qp);
   }

@@ -121,6 +121,7 @@ Status Adapter::destroy_qp(std::uint32_t qpn) {
   if (s.observer != nullptr) {
     s.observer->destroyed(qpn);
   }
+  qp->recall_payloads();
   s.memory_table.release_windows_of(qpn);
   for (CompletionQueue* cq : {qp->queues.send_cq, qp->queues.recv_cq}) {
     if (cq != nullptr) {
@@ -255,7 +256,7 @@ Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t m
   const std::uint16_t pkey = has_pkey ? s.config.pkeys[attr.pkey_index] : std::uint16_t{0xffff};
   const Status status = qp->modify(attr, mask, route, pkey);
   if (status.ok() && (mask & kQpAv) != 0 && qp->init.type != QpType::UD) {
-    qp->local = s.path_to(route.destination);
+    qp->local = s.path_of(route);
   }
   if (status.ok() && (mask & kQpAltPath) != 0 && qp->init.type != QpType::UD) {
     qp->migration.load(s.route_to(attr.alt_ah_attr, qpn), s.config.pkeys[attr.alt_pkey_index]);

@@ -60,8 +60,8 @@ struct Adapter::State final : Services {
   // Ends every call that may have added completions: an overflowed CQ takes its queue pairs to
   // error.
   void settle_overflows();
-  // Where connected queue pairs send to this address without a wire; null: they do not.
-  LocalPath* path_to(const Gid& gid);
+  // Where connected queue pairs send on this route without a wire; null: they do not.
+  LocalPath* path_of(const Route& route);
   bool send_locally(QueuePair& qp);
   bool completes_through_xrc(const QueuePair& qp, const CompletionQueue& cq);
   // A region is gone that may have lain in device memory.
@@ -79,6 +79,8 @@ struct Adapter::State final : Services {
   struct SelfPath final : LocalPath {
     explicit SelfPath(State& state) : adapter(state) {}
     bool has_room() override { return true; }
+    bool can_fetch(std::span<const MemoryPiece>) override { return true; }
+    void recall(std::uint32_t) override {}
     void send(const LocalPacket& packet) override;
     State& adapter;
   };
@@ -99,7 +101,9 @@ struct Adapter::State final : Services {
   IcrcTrust icrc_trust;
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets for the wire.
   std::deque<std::uint32_t> ready_local;  // And for adapters of this host.
+  std::deque<std::uint32_t> stalled;      // Their path had no room.
   SelfPath self{*this};
+  LocalPaths* paths = nullptr;
   LocalPacket leaving;  // Keeps its storage.
   std::vector<std::uint8_t> leaving_bytes = std::vector<std::uint8_t>(kMaxDatagramBytes);
   EventList async_events;

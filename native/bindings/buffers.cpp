@@ -4,6 +4,7 @@
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
 #include "driver/advice.hpp"
+#include "neighbour/shared_buffers.hpp"
 #include "vocabulary/enums.hpp"
 
 namespace softhca {
@@ -94,6 +95,15 @@ void bind_buffers(nb::module_& module) {
         demand(status);
       },
       nb::arg("address"), nb::arg("length"), nb::arg("advice"));
+  module.def(
+      "share_buffer",
+      [](std::uint64_t address, std::uint64_t length, int fd) {
+        static_cast<void>(shared_buffers().add(address, length, fd));
+      },
+      nb::arg("address"), nb::arg("length"), nb::arg("fd"),
+      "This memory is that file: adapters of this host may map it.");
+  module.def(
+      "unshare_buffer", [](int fd) { shared_buffers().remove(fd); }, nb::arg("fd"));
   module.def("buffer_key", &buffer_key, nb::arg("object"),
              nb::sig("def buffer_key(object: object) -> tuple[int, int, int]"),
              "Address, bytes, and the rights that a contiguous buffer is registered with unless "

@@ -151,6 +151,7 @@ nb::list destroy_srq(Hca& hca, std::uint32_t srq) {
 // in a queue or for a thread that has polled them, are still to come.
 nb::list modify_qp(Hca& hca, std::uint32_t qpn, const QpAttr& attr, std::uint32_t mask) {
   const bool resets = (mask & kQpState) != 0 && attr.qp_state == QpState::RESET;
+  if ((mask & kQpAv) != 0) hca.meet(attr.ah_attr.dgid);
   std::uint64_t filling = 0;
   std::uint64_t gone_at = 0;
   std::vector<std::uint64_t> waiting;

@@ -44,6 +44,7 @@ Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out,
     idle_();
     return poll_waiting(cq, out);
   }
+  if (patience_ns == 0 && driver_->may_skip_wire()) return waiting;
   const GilReleased released;
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
@@ -60,8 +61,17 @@ Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> ou
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
   if (guarded_->mutex.try_lock()) {
-    const std::lock_guard lock(guarded_->mutex, std::adopt_lock);
-    return guarded_->adapter.poll_cq(cq, out);
+    std::unique_lock lock(guarded_->mutex, std::adopt_lock);
+    Result<std::size_t> polled = guarded_->adapter.poll_cq(cq, out);
+    if (!driver_ || !polled.ok() || polled.value > 0) return polled;
+    const Driver::LocalNews news = driver_->fetch_locally();
+    if (news.fetched) polled = guarded_->adapter.poll_cq(cq, out);
+    lock.unlock();
+    if (news.due) {
+      const GilReleased released;
+      driver_->pump_transmit();
+    }
+    return polled;
   }
   const GilReleased released;
   const std::lock_guard lock(guarded_->mutex);

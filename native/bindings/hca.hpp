@@ -99,6 +99,13 @@ class Hca {
   // Polls without progress, and without letting the GIL go if nobody else is at the adapter.
   Result<std::size_t> poll_waiting(std::uint32_t cq, std::span<Completion> out);
 
+  // See Driver::meet().
+  void meet(const Gid& gid) {
+    const GilReleased released;
+    const InUse in_use(*this);
+    if (driver_ && in_use.status().ok()) driver_->meet(gid);
+  }
+
   // Arms a CQ: whoever did so sleeps next.
   Result<int> req_notify(std::uint32_t cq, std::uint32_t flags);
 

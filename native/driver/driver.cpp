@@ -32,6 +32,11 @@ constexpr std::uint64_t kSomebodyRanNs = 4'000;
 // do, but looks whether it shall stop.
 constexpr int kCallerRounds = 4;
 constexpr int kThreadRounds = 64;
+// How long the thread stays awake for neighbours that it has heard of.
+constexpr std::uint64_t kLingerNs = 30'000;
+// Where this many looks at the network brought nothing, only one in so many polls looks there.
+constexpr std::uint32_t kWireIsQuiet = 64;
+constexpr std::uint32_t kPollsPerWire = 32;
 // A thread whose descriptors were closed under it cannot be woken any more.
 constexpr long kLookAgainNs = 10'000'000;
 
@@ -103,6 +108,11 @@ DriverError Driver::start() {
   ready_fd_ = engine_->wire().ready_fd();
   address_ = udp_->local();
   address_condition_.link_up = guarded_->adapter.config().port_active;
+  if (guarded_->adapter.config().shortcut) {
+    neighbourhood_ = Neighbourhood::open(address_.gid, guarded_->mutex, guarded_->adapter);
+    const std::lock_guard lock(guarded_->mutex);
+    guarded_->adapter.set_paths(neighbourhood_.get());
+  }
   // Without it the port stays as it is: no reason to do without the device.
   static_cast<void>(address_monitor_.open());
   return start_thread();
@@ -146,6 +156,8 @@ void Driver::close() {
   udp_ = nullptr;
   faults_ = nullptr;
   const std::lock_guard lock(guarded_->mutex);
+  guarded_->adapter.set_paths(nullptr);
+  neighbourhood_.reset();
   async_bell_.ring_for_good();
 }
 
@@ -155,6 +167,8 @@ void Driver::abandon() {
   if (closed_.exchange(true)) return;
   if (engine_) engine_->abandon();
   if (opened_wire_) opened_wire_->abandon();
+  if (neighbourhood_) neighbourhood_->abandon();
+  static_cast<void>(neighbourhood_.release());
   static_cast<void>(engine_.release());
   static_cast<void>(opened_wire_.release());
   static_cast<void>(thread_.release());
@@ -220,6 +234,35 @@ void Driver::learn_from_yield(bool paid) {
   yield_after_ns_.store(paid ? kYieldToPeerNs : kYieldAfterNs, std::memory_order_relaxed);
 }
 
+void Driver::meet(const Gid& gid) {
+  if (neighbourhood_ && usable().ok()) neighbourhood_->meet(gid);
+}
+
+Driver::LocalNews Driver::fetch_locally() {
+  LocalNews news;
+  if (!neighbourhood_ || !neighbourhood_->is_inhabited() || !neighbourhood_->has_work()) {
+    return news;
+  }
+  const std::uint64_t now_ns = monotonic_ns();
+  news.fetched = neighbourhood_->fetch(now_ns);
+  local_news_.store(true, std::memory_order_relaxed);
+  news.due = settle_locally(now_ns);
+  return news;
+}
+
+bool Driver::fetch_under_lock() {
+  if (!neighbourhood_ || !neighbourhood_->is_inhabited()) return false;
+  const std::lock_guard lock(guarded_->mutex);
+  const LocalNews news = fetch_locally();
+  return news.fetched || news.due;
+}
+
+bool Driver::may_skip_wire() {
+  return neighbourhood_ && neighbourhood_->is_inhabited() &&
+         polls_since_wire_.load(std::memory_order_relaxed) >= kWireIsQuiet &&
+         ++skipped_polls_ % kPollsPerWire != 0;
+}
+
 bool Driver::settle_locally(std::uint64_t now_ns) {
   Adapter& adapter = guarded_->adapter;
   const bool more = adapter.exchange(now_ns);
@@ -247,6 +290,7 @@ Driver::Outcome Driver::progress(unsigned work, int max_rounds) {
     do {
       const unsigned bits = pending_.exchange(0);
       receive |= (bits & kReceive) != 0;
+      more |= fetch_under_lock();
       more = engine_->round(receive, more || (bits & kTransmit) != 0);
     } while (more && ++rounds < max_rounds);
     ++rounds;
@@ -254,6 +298,9 @@ Driver::Outcome Driver::progress(unsigned work, int max_rounds) {
     timer_.arm(deadline_ns, monotonic_ns());
     armed_ns_.store(deadline_ns, std::memory_order_relaxed);
     if (engine_->wire().failure() != 0) wire_lost_.store(true);
+    const std::uint32_t quiet = polls_since_wire_.load(std::memory_order_relaxed);
+    polls_since_wire_.store(engine_->take_arrivals() ? 0 : std::min(quiet + 1, kWireIsQuiet),
+                            std::memory_order_relaxed);
     leave();
     if (more) return Outcome::MORE;
   }
@@ -338,6 +385,7 @@ void Driver::run() {
         step_aside(kMinAsideNs);
         break;
       case Outcome::IDLE:
+        if (neighbours_were_here()) break;
         sleep_until_ready();
         break;
     }
@@ -347,11 +395,14 @@ void Driver::run() {
 void Driver::step_aside(std::uint64_t wait_ns) {
   thread_state_.store(ThreadState::ASIDE);
   const timespec timeout{0, static_cast<long>(wait_ns)};
-  pollfd waited[] = {{kick_.get(), POLLIN, 0}, {address_monitor_.fd(), POLLIN, 0}};
-  ppoll(waited, 2, &timeout, nullptr);
+  pollfd waited[] = {{kick_.get(), POLLIN, 0},
+                     {address_monitor_.fd(), POLLIN, 0},
+                     {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0}};
+  ppoll(waited, 3, &timeout, nullptr);
   thread_state_.store(ThreadState::RUNNING);
   if (waited[0].revents != 0) clear_kick();
   heed_address_if(waited[1].revents);
+  if ((waited[2].revents & POLLIN) != 0) neighbourhood_->serve();
 }
 
 void Driver::sleep_until_ready() {
@@ -364,17 +415,45 @@ void Driver::sleep_until_ready() {
   pollfd waited[] = {{kick_.get(), POLLIN, 0},
                      {timer_.fd(), POLLIN, 0},
                      {wire_lost_.load() ? -1 : ready_fd_, POLLIN, 0},
-                     {address_monitor_.fd(), POLLIN, 0}};
+                     {address_monitor_.fd(), POLLIN, 0},
+                     {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0}};
   // Work that was left before the state could be seen comes without a kick.
-  if (!work_left_.load() && !stopping_.load()) {
-    ppoll(waited, 4, nullptr, nullptr);
+  if (!work_left_.load() && !stopping_.load() && neighbours_are_quiet()) {
+    ppoll(waited, 5, nullptr, nullptr);
     if (waited[0].revents != 0) clear_kick();
   }
   thread_state_.store(ThreadState::RUNNING);
+  if ((waited[4].revents & POLLIN) != 0) neighbourhood_->serve();
+  neighbours_see_us_awake();
   heed_address_if(waited[3].revents);
-  if (((waited[0].revents | waited[1].revents | waited[2].revents) & POLLNVAL) != 0) {
+  const int all = waited[0].revents | waited[1].revents | waited[2].revents | waited[4].revents;
+  if ((all & POLLNVAL) != 0) {
     lose_descriptors();
   }
+}
+
+// One that was heard of just now is likely to go on, and waking up takes longer than waiting for
+// it.
+bool Driver::neighbours_were_here() {
+  if (!neighbourhood_ || !neighbourhood_->is_inhabited() || stopping_.load()) return false;
+  const std::uint64_t now_ns = monotonic_ns();
+  if (local_news_.exchange(false, std::memory_order_relaxed)) local_news_ns_ = now_ns;
+  if (now_ns - local_news_ns_ >= kLingerNs) return false;
+  sched_yield();
+  return true;
+}
+
+// From now on they wake us. False: one of them has sent something already.
+bool Driver::neighbours_are_quiet() {
+  if (!neighbourhood_ || !neighbourhood_->is_inhabited()) return true;
+  const std::lock_guard lock(guarded_->mutex);
+  return neighbourhood_->prepare_to_sleep();
+}
+
+void Driver::neighbours_see_us_awake() {
+  if (!neighbourhood_ || !neighbourhood_->is_inhabited()) return;
+  const std::lock_guard lock(guarded_->mutex);
+  neighbourhood_->awake();
 }
 
 // Somebody in this process has closed descriptors that are ours. Which of them are left cannot be

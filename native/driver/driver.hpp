@@ -22,6 +22,7 @@
 #include "link/file_descriptor.hpp"
 #include "link/scripted_link.hpp"
 #include "link/udp_link.hpp"
+#include "neighbour/neighbourhood.hpp"
 
 namespace softhca {
 
@@ -79,6 +80,21 @@ class Driver {
   // Adapter::poll_cq() that makes progress itself when it finds nothing.
   Result<std::size_t> poll_cq(std::uint32_t cq, std::span<Completion> out);
 
+  // Makes the acquaintance of the adapter with this address, if it is one of this host and user.
+  // For a call that connects a queue pair to it; waits a little.
+  void meet(const Gid& gid);
+
+  // With the adapter locked: takes in what other adapters of this host have sent.
+  struct LocalNews {
+    bool fetched = false;  // Something has come.
+    bool due = false;      // pump_transmit() has something to do, once the lock is gone.
+  };
+  LocalNews fetch_locally();
+  void pump_transmit() { pump(kTransmit); }
+  // A poll that found nothing may leave the network for a later one: adapters of this host are all
+  // that has been heard of lately.
+  bool may_skip_wire();
+
   // A caller that polled goes to sleep: the thread takes over at once.
   void caller_sleeps();
 
@@ -105,6 +121,7 @@ class Driver {
   DriverError start_thread();
   void abandon();
 
+  bool fetch_under_lock();
   // Under the lock: moves what stays on this host. True: the engine has something to do besides.
   bool settle_locally(std::uint64_t now_ns);
   bool be_patient();
@@ -121,6 +138,9 @@ class Driver {
   bool caller_is_polling() const;
   void step_aside(std::uint64_t wait_ns);
   void sleep_until_ready();
+  bool neighbours_are_quiet();
+  bool neighbours_were_here();
+  void neighbours_see_us_awake();
   void heed_address();
   void heed_address_if(short revents);
   void lose_descriptors();
@@ -155,6 +175,11 @@ class Driver {
   int ready_fd_ = -1;  // Of the wire; it never changes while the thread runs.
   std::atomic<bool> wire_lost_{false};
   bool descriptors_lost_ = false;  // The thread's own as well. Its alone, until it has ended.
+  std::unique_ptr<Neighbourhood> neighbourhood_;    // Null: everything takes the network.
+  std::atomic<std::uint32_t> polls_since_wire_{0};  // Since something came from the network.
+  std::atomic<bool> local_news_{false};
+  std::uint64_t local_news_ns_ = 0;  // The thread last heard of a neighbour then.
+  std::uint32_t skipped_polls_ = 0;  // Of whoever polls; what it counts is no matter.
   AddressMonitor address_monitor_;
   LocalAddress address_;
   AddressCondition address_condition_;  // As the adapter knows it.

@@ -76,6 +76,7 @@ bool Engine::round(bool receive, bool transmit) {
 
 bool Engine::fetch(bool receive) {
   from_wire_.count = receive ? wire_->receive(from_wire_.datagrams) : 0;
+  arrived_ |= from_wire_.count > 0;
   from_loopback_.count = loopback_->receive(from_loopback_.datagrams);
   return from_wire_.count + from_loopback_.count > 0;
 }

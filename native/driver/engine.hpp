@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "driver/completion_sink.hpp"
@@ -32,6 +33,8 @@ class Engine {
   // When a round is due though nothing arrives and nobody calls; kNever if not.
   std::uint64_t deadline_ns() const;
 
+  // Whether anything has come from the wire since the last question.
+  bool take_arrivals() { return std::exchange(arrived_, false); }
   Link& wire() { return *wire_; }
   const Capture& capture() const { return capture_; }
   void close() { capture_.close(); }
@@ -78,6 +81,7 @@ class Engine {
   std::vector<OutgoingPacket> filled_;  // This round's, for the capture.
   std::size_t filled_count_ = 0;
   std::unique_ptr<std::uint8_t[]> buffers_;
+  bool arrived_ = false;                   // From the wire.
   bool more_locally_ = false;              // The adapter has packets for its own host.
   bool told_lost_ = false;                 // The adapter knows that the wire is lost.
   std::uint64_t adapter_deadline_ns_ = 0;  // 0: the first round asks.

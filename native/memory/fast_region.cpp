@@ -143,6 +143,7 @@ Result<std::uint32_t> MemoryTable::reregister_region(std::uint32_t handle,
     return status;
   }
   tell_unnamed(*slot);
+  revoke(*slot);
   const RegionRequest& before = slot->region;
   if (before.pd != request.pd || before.address != request.address ||
       before.length != request.length || before.iova != request.iova) {

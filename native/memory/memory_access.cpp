@@ -136,7 +136,7 @@ AccessFault MemoryTable::list(std::uint32_t pd, std::span<const Sge> sges, std::
               [&](AddressSpace& space, std::uint64_t at, std::uint64_t, std::uint64_t step,
                   std::uint32_t key, std::uint64_t) {
                 listed = listed && !is_watched(key);
-                pieces.push_back({&space, at, step});
+                pieces.push_back({&space, at, step, key});
                 return true;
               });
 }
@@ -146,7 +146,7 @@ AccessFault MemoryTable::list_remote(const Accessor& who, std::uint32_t rkey, st
                                      bool& listed) {
   AccessFault fault = check_remote(who, rkey, address, length, kAccessRemoteRead);
   const auto note = [&](AddressSpace& space, std::uint64_t at, std::uint64_t, std::uint64_t step) {
-    pieces.push_back({&space, at, step});
+    pieces.push_back({&space, at, step, rkey});
     return true;
   };
   listed = fault.ok() && !is_watched(rkey);

@@ -79,6 +79,7 @@ Status MemoryTable::deregister_region(std::uint32_t handle) {
   }
   --regions_;
   tell_unnamed(*slot);
+  revoke(*slot);
   free_slot(*slot);
   return Status::success();
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -165,11 +166,17 @@ class MemoryTable {
   // Told of every byte of the user's that changes; null: nobody.
   Observer* observer = nullptr;
 
+  // Told of the index of a key before what it gives access to may change hands.
+  std::function<void(std::uint32_t)> revoking;
+
  private:
   // Copies bytes out to the user, and tells.
   bool put(AddressSpace& space, std::uint64_t at, const Payload& from, std::uint64_t offset,
            std::uint64_t length, std::uint32_t key, std::uint64_t address);
   bool is_watched(std::uint32_t key) const;
+  void revoke(const KeySlot& slot) {
+    if (revoking) revoking(slot.handle >> 8);
+  }
   // Takes a slot and gives it a handle, which is its first key.
   KeySlot& take_slot(KeyKind kind);
   void free_slot(KeySlot& slot);

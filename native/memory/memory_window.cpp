@@ -43,6 +43,7 @@ Status MemoryTable::dealloc_window(std::uint32_t handle) {
 void MemoryTable::unbind(KeySlot& window) {
   tell_unnamed(window);
   if (window.state == KeyState::VALID) {
+    revoke(window);
     --slots_[window.under].windows;
     bound_type_2_ -= window.kind == KeyKind::WINDOW_2 ? 1 : 0;
   }
@@ -171,6 +172,7 @@ AccessFault MemoryTable::invalidate(const Accessor& who, std::uint32_t key, bool
     unbind(*slot);
   } else {
     tell_unnamed(*slot);
+    revoke(*slot);
     slot->state = KeyState::FREE;
   }
   return {};

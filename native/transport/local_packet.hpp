@@ -22,8 +22,6 @@ struct LocalPacket {
   Route route;
   Packet packet;
   std::vector<MemoryPiece> pieces;  // What `packet.pieces` views.
-  // The key behind the pieces of a READ response; 0: they belong to a work request.
-  std::uint32_t rkey = 0;
   std::uint32_t qpn = 0;
 };
 

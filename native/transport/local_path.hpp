@@ -1,6 +1,9 @@
 // The way to an adapter that shares memory with this one.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "transport/local_packet.hpp"
 
 namespace softhca {
@@ -9,10 +12,25 @@ class LocalPath {
  public:
   virtual ~LocalPath() = default;
 
-  // There is room for a packet now. A path without room says when it has some by itself.
+  // There is room for a packet now. A path without room wakes its adapter when it has some.
   virtual bool has_room() = 0;
-  // Takes a packet over, which is done with when the call returns.
+  // The adapter there can fetch a payload that lies so.
+  virtual bool can_fetch(std::span<const MemoryPiece> pieces) = 0;
+  // Takes a packet over. A payload that lies in pieces may be fetched until it is recalled.
   virtual void send(const LocalPacket& packet) = 0;
+  // The payloads of this queue pair are nobody's business any more: returns when nobody is at them.
+  virtual void recall(std::uint32_t qpn) = 0;
+};
+
+// Those of an adapter.
+class LocalPaths {
+ public:
+  virtual ~LocalPaths() = default;
+
+  // Between these two addresses; null if there is none.
+  virtual LocalPath* path_to(const Gid& own, const Gid& peer) = 0;
+  // What this key gave access to may change hands: returns when nobody is at it.
+  virtual void revoke(std::uint32_t key_index) = 0;
 };
 
 }  // namespace softhca

@@ -125,6 +125,7 @@ QpLoad QueuePair::load() const {
 // All queues empty, without completions; what already lies in a CQ stays there (IBTA Vol
 // 1, 10.3.1.1).
 void QueuePair::to_reset() {
+  recall_payloads();
   sq.reset();
   rq.reset();
   requester.reset();

@@ -315,10 +315,16 @@ void QueuePair::tell_state(QpState from) const {
                                    asks ? attr.max_rd_atomic : attr.max_dest_rd_atomic);
 }
 
+// Before anything is flushed: who sees that may use the memory again.
+void QueuePair::recall_payloads() {
+  if (local != nullptr) local->recall(qpn);
+}
+
 void QueuePair::enter_error() {
   if (state() == QpState::ERR) {
     return;
   }
+  recall_payloads();
   set_state(QpState::ERR);
   attr.sq_draining = false;
   requester.flush();
@@ -333,6 +339,7 @@ void QueuePair::requester_failed() {
     enter_error();
     return;
   }
+  recall_payloads();
   set_state(QpState::SQE);
   attr.sq_draining = false;
   requester.flush();

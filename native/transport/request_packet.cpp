@@ -151,7 +151,6 @@ bool Requester::fill_local(std::uint64_t index, Plan& planned, std::uint32_t pac
   const SendWqe& wqe = qp_.sq.at(index);
   LocalPacket& local = *out.local;
   local.pieces.clear();
-  local.rkey = 0;
   const bool long_payload = planned.payload_bytes > kLocalCopiedBytes;
   if (long_payload && qp_.copies_payload) {
     planned = plan(wqe, packet_number, 1);
@@ -164,7 +163,7 @@ bool Requester::fill_local(std::uint64_t index, Plan& planned, std::uint32_t pac
       fail(index, WcStatus::LOC_PROT_ERR, fault, false);
       return false;
     }
-    if (!listed) {
+    if (!listed || !qp_.local->can_fetch(local.pieces)) {
       local.pieces.clear();
       planned = plan(wqe, packet_number, 1);
     }
@@ -178,7 +177,8 @@ bool Requester::fill_local(std::uint64_t index, Plan& planned, std::uint32_t pac
     }
     payload = room;
   }
-  qp_.seal_local(planned.packet, planned.psns, payload, out);
+  // A READ takes the PSNs of its answer, but is one packet.
+  qp_.seal_local(planned.packet, wqe.is_read() ? 1 : planned.psns, payload, out);
   return true;
 }
 

@@ -294,18 +294,20 @@ AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Out
     if (!fault.ok()) {
       return fault;
     }
-    if (listed) {
+    if (listed && qp_.local->can_fetch(out.local->pieces)) {
       qp_.seal_local(read_response(reply, packets), packets, {}, out);
-      out.local->rkey = resource.rkey;
       return {};
     }
+    out.local->pieces.clear();
   }
   packets = 1;
   const std::size_t payload_bytes = bytes_of(1);
   Packet packet = read_response(reply, 1);
-  packet.bth.pad_count = static_cast<std::uint8_t>(-payload_bytes & 3);
-  const std::size_t header_bytes =
-      out.local == nullptr ? encode_headers(packet, out.buffer) : std::size_t{0};
+  std::size_t header_bytes = 0;
+  if (out.local == nullptr) {
+    packet.bth.pad_count = static_cast<std::uint8_t>(-payload_bytes & 3);
+    header_bytes = encode_headers(packet, out.buffer);
+  }
   const ByteSpan payload = out.buffer.subspan(header_bytes, payload_bytes);
   if (payload_bytes != 0) {
     const AccessFault fault = memory.read_remote(resource.who, resource.rkey, address, payload);

@@ -1129,6 +1129,11 @@ def buffer_address(object: object) -> int:
 
 def advise_memory(address: int, length: int, advice: int) -> None: ...
 
+def share_buffer(address: int, length: int, fd: int) -> None:
+    """This memory is that file: adapters of this host may map it."""
+
+def unshare_buffer(fd: int) -> None: ...
+
 def buffer_key(object: object) -> tuple[int, int, int]:
     """
     Address, bytes, and the rights that a contiguous buffer is registered with unless others are asked for.

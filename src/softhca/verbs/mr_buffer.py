@@ -48,9 +48,11 @@ class MRBuffer(MR):
         export = memoryview(self.buffer)
         try:
             address = _adapter.buffer_address(export)
+            _adapter.share_buffer(address, self.mapped_length, self.fd)
             first = address_for(pd, address, length)
             super().__init__(pd, self.buffer, export, address, length, first, rights)
         except BaseException:
+            _adapter.unshare_buffer(self.fd)
             export.release()
             self.buffer.close()
             os.close(self.fd)
@@ -60,6 +62,7 @@ class MRBuffer(MR):
         already = self._closed
         super()._forget()
         if not already:
+            _adapter.unshare_buffer(self.fd)
             os.close(self.fd)
             with suppress(BufferError):  # Somebody still looks at it, and keeps it mapped.
                 self.buffer.close()

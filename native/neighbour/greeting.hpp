@@ -1,0 +1,38 @@
+// What two adapters of a host tell each other when they meet, over a local socket, and the
+// descriptors that go with it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "link/file_descriptor.hpp"
+#include "vocabulary/gid.hpp"
+
+namespace softhca {
+
+enum class MessageKind : std::uint32_t { HELLO = 1, WELCOME = 2, BUFFER = 3, FORGET = 4 };
+
+struct NeighbourMessage {
+  std::uint64_t magic = 0;
+  MessageKind kind = MessageKind::HELLO;
+  std::uint32_t segment_bytes = 0;
+  Gid gid;
+  // Where the sender has a number, and which: who can read it there can fetch payloads.
+  std::uint64_t token_address = 0;
+  std::uint64_t token = 0;
+  // BUFFER and FORGET: memory that is a file.
+  std::uint64_t buffer = 0;
+  std::uint64_t buffer_bytes = 0;
+};
+
+// Errno; 0 is success.
+int send_message(int socket, const NeighbourMessage& message, const std::vector<int>& fds);
+// EAGAIN: nothing yet. ECONNRESET: nothing will come. EPROTO: not one of ours.
+int receive_message(int socket, NeighbourMessage& message, std::vector<FileDescriptor>& fds);
+
+// The process at the other end; false if it is another user's.
+bool peer_process(int socket, pid_t& pid);
+
+}  // namespace softhca

@@ -1,0 +1,38 @@
+#include "neighbour/mapped_buffers.hpp"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+namespace softhca {
+
+MappedBuffers::~MappedBuffers() {
+  for (const auto& [number, mapping] : mappings_) munmap(mapping.address, mapping.bytes);
+}
+
+void MappedBuffers::map(std::uint64_t number, std::uint64_t bytes, const FileDescriptor& fd) {
+  struct stat status;
+  if (bytes == 0 || mappings_.contains(number) || fstat(fd.get(), &status) != 0 ||
+      static_cast<std::uint64_t>(status.st_size) < bytes) {
+    return;
+  }
+  void* address = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (address != MAP_FAILED) mappings_[number] = {address, bytes};
+}
+
+void MappedBuffers::unmap(std::uint64_t number) {
+  const auto found = mappings_.find(number);
+  if (found == mappings_.end()) return;
+  munmap(found->second.address, found->second.bytes);
+  mappings_.erase(found);
+}
+
+const std::uint8_t* MappedBuffers::at(std::uint64_t number, std::uint64_t offset,
+                                      std::uint64_t length) const {
+  const auto found = mappings_.find(number);
+  if (found == mappings_.end()) return nullptr;
+  const Mapping& mapping = found->second;
+  if (offset > mapping.bytes || length > mapping.bytes - offset) return nullptr;
+  return static_cast<const std::uint8_t*>(mapping.address) + offset;
+}
+
+}  // namespace softhca

@@ -1,0 +1,31 @@
+// Buffers of a neighbour that are mapped here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "link/file_descriptor.hpp"
+
+namespace softhca {
+
+class MappedBuffers {
+ public:
+  MappedBuffers() = default;
+  MappedBuffers(const MappedBuffers&) = delete;
+  MappedBuffers& operator=(const MappedBuffers&) = delete;
+  ~MappedBuffers();
+
+  void map(std::uint64_t number, std::uint64_t bytes, const FileDescriptor& fd);
+  void unmap(std::uint64_t number);
+  // Where these bytes of the buffer are here; null if they are not.
+  const std::uint8_t* at(std::uint64_t number, std::uint64_t offset, std::uint64_t length) const;
+
+ private:
+  struct Mapping {
+    void* address = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  std::map<std::uint64_t, Mapping> mappings_;
+};
+
+}  // namespace softhca

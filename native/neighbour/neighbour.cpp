@@ -1,0 +1,327 @@
+#include "neighbour/neighbour.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace softhca {
+namespace {
+
+// Where a piece of a payload is: in a buffer that both have mapped, or in the sender's memory.
+struct PieceOnTheWay {
+  std::uint64_t address = 0;  // Or the offset in the buffer.
+  std::uint64_t length = 0;
+  std::uint64_t buffer = 0;  // 0: none.
+};
+
+constexpr std::size_t kMaxPieces = 256;
+constexpr std::size_t kMaxHeaderBytes = 64;
+constexpr std::uint32_t kMaxPackets = kLocalPacketBytes / 256;
+// Looks at a peer that fetches what is to be taken back, until it is asked whether it still lives.
+constexpr int kLooks = 1000;
+// A peer that was stopped in the middle is not waited for: a second or so.
+constexpr int kMostLooks = 20'000'000;
+// Payload bytes after which a call to fetch() comes to an end.
+constexpr std::uint64_t kFetchBytes = 2 * kLocalPacketBytes;
+constexpr std::uint32_t kMayRefer = kSend | kWrite | kReadResponse;
+
+constexpr auto raw(RecordState state) { return static_cast<std::uint32_t>(state); }
+
+}  // namespace
+
+Neighbour::Neighbour(Meeting meeting)
+    : met_(std::move(meeting)),
+      writer_(met_.segment->layout().rings[met_.made_here ? 0 : 1]),
+      reader_(met_.segment->layout().rings[met_.made_here ? 1 : 0]),
+      memory_(met_.pid),
+      removals_seen_(shared_buffers().removals()) {
+  reader_.shared().reader_fetches.store(met_.readable ? 1 : 0);
+}
+
+// --- sending
+
+bool Neighbour::has_room() {
+  settle();
+  // The longest record, the rest of the ring that it may leave unused, and the word behind it.
+  constexpr std::uint64_t kEnough = 2 * kMaxRecordBytes + 4 * kCellBytes;
+  const auto room = [this] {
+    return kRingBytes - (writer_.produced() - writer_.consumed()) >= kEnough;
+  };
+  if (room()) return true;
+  writer_.look();
+  settle();
+  if (room()) return true;
+  writer_.shared().writer_waits.store(1);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  writer_.look();
+  settle();
+  return room() || writer_.is_broken();  // What goes into a broken ring is lost.
+}
+
+bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
+  if (pieces.size() > kMaxPieces) return false;
+  const bool reads =
+      writer_.shared().reader_fetches.load(std::memory_order_relaxed) != 0 || met_.pid == getpid();
+  forget_buffers();
+  return std::ranges::all_of(pieces, [&](const MemoryPiece& piece) {
+    return piece.space->is_direct() &&
+           (reads || shared_buffers().find(piece.address, piece.length).number != 0);
+  });
+}
+
+void Neighbour::send(const LocalPacket& local) {
+  std::uint8_t header[kMaxHeaderBytes];
+  const std::size_t header_bytes = encode_headers(local.packet, header);
+  const std::size_t payload_bytes = local.packet.payload.size();
+  const std::size_t behind =
+      local.pieces.empty() ? payload_bytes : local.pieces.size() * sizeof(PieceOnTheWay);
+  RecordHead* record = writer_.begin(static_cast<std::uint32_t>(header_bytes + behind));
+  if (record == nullptr) return;  // The peer is not what it should be.
+  record->psns = local.packet.psns;
+  record->header_bytes = static_cast<std::uint16_t>(header_bytes);
+  record->piece_count = static_cast<std::uint16_t>(local.pieces.size());
+  auto* body = reinterpret_cast<std::uint8_t*>(record + 1);
+  std::memcpy(body, header, header_bytes);
+  body += header_bytes;
+  if (local.pieces.empty()) {
+    if (payload_bytes != 0) std::memcpy(body, local.packet.payload.data(), payload_bytes);
+    writer_.publish(*record);
+  } else {
+    Lent lent{.record = record, .qpn = local.qpn, .packet = local.packet};
+    lent.packet.pieces = {};
+    lent.packet.pieces_bytes = 0;
+    for (const MemoryPiece& piece : local.pieces) {
+      PieceOnTheWay way{piece.address, piece.length, 0};
+      const SharedBuffer buffer = shared_buffers().find(piece.address, piece.length);
+      if (buffer.number != 0 && announce(buffer)) {
+        way = {piece.address - buffer.address, piece.length, buffer.number};
+      }
+      std::memcpy(body, &way, sizeof way);
+      body += sizeof way;
+      if (lent.keys.empty() || lent.keys.back() != piece.key >> 8) {
+        lent.keys.push_back(piece.key >> 8);
+      }
+    }
+    writer_.publish(*record);
+    lent.end = writer_.produced();
+    lent_.push_back(std::move(lent));
+  }
+  if (writer_.take_sleeper()) wake();
+}
+
+void Neighbour::wake() { eventfd_write(met_.bell.get(), 1); }
+
+// The descriptor arrives before the record that needs it.
+bool Neighbour::announce(const SharedBuffer& buffer) {
+  const auto known = [&](const SharedBuffer& one) { return one.number == buffer.number; };
+  if (std::ranges::any_of(announced_, known)) return true;
+  const FileDescriptor fd = shared_buffers().descriptor(buffer.number);
+  NeighbourMessage message;
+  message.kind = MessageKind::BUFFER;
+  message.buffer = buffer.number;
+  message.buffer_bytes = buffer.length;
+  if (!fd.is_open() || send_message(met_.socket.get(), message, {fd.get()}) != 0) return false;
+  announced_.push_back(buffer);
+  return true;
+}
+
+void Neighbour::forget_buffers() {
+  const std::uint64_t removals = shared_buffers().removals();
+  if (removals == removals_seen_) return;
+  removals_seen_ = removals;
+  std::erase_if(announced_, [&](const SharedBuffer& one) {
+    if (shared_buffers().find(one.address, one.length).number == one.number) return false;
+    NeighbourMessage message;
+    message.kind = MessageKind::FORGET;
+    message.buffer = one.number;
+    static_cast<void>(send_message(met_.socket.get(), message, {}));
+    return true;
+  });
+}
+
+// --- what was lent
+
+// Looks through what the peer is done with, before its place in the ring is written again.
+void Neighbour::settle() {
+  if (lent_.empty()) return;
+  writer_.look();
+  while (!lent_.empty() && lent_.front().end <= writer_.consumed()) {
+    Lent& done = lent_.front();
+    const bool unread = done.record->state.load() == raw(RecordState::UNREADABLE);
+    if (unread && !done.taken_back) unreadable_.push_back({done.qpn, done.packet});
+    lent_.pop_front();
+  }
+}
+
+// True if the peer will not look at it any more, and has not done so.
+bool Neighbour::take_back(Lent& lent) {
+  std::uint32_t state = raw(RecordState::READY);
+  if (lent.taken_back ||
+      lent.record->state.compare_exchange_strong(state, raw(RecordState::CANCELLED))) {
+    return !std::exchange(lent.taken_back, true);
+  }
+  for (int looks = 1; state == raw(RecordState::CLAIMED); ++looks) {
+    writer_.look();
+    if (lent.end <= writer_.consumed() || writer_.is_broken()) break;
+    if (looks % kLooks == 0) {
+      if (peer_is_gone() || looks > kMostLooks) break;
+      sched_yield();
+    }
+    state = lent.record->state.load();
+  }
+  return false;
+}
+
+bool Neighbour::peer_is_gone() const {
+  if (met_.process.get() >= 0) {
+    pollfd exit{met_.process.get(), POLLIN, 0};
+    if (poll(&exit, 1, 0) > 0) return true;
+  }
+  return kill(met_.pid, 0) != 0 && errno == ESRCH;
+}
+
+void Neighbour::recall(std::uint32_t qpn) {
+  settle();
+  for (Lent& lent : lent_) {
+    if (lent.qpn == qpn) static_cast<void>(take_back(lent));
+  }
+}
+
+void Neighbour::revoke(std::uint32_t key_index) {
+  settle();
+  for (Lent& lent : lent_) {
+    if (std::ranges::find(lent.keys, key_index) != lent.keys.end() && take_back(lent)) {
+      unreadable_.push_back({lent.qpn, lent.packet});
+    }
+  }
+}
+
+// --- receiving
+
+bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
+  int taken = 0;
+  std::uint32_t bytes = 0;
+  fetched_bytes_ = 0;
+  for (RecordHead* record = nullptr;
+       taken < most && fetched_bytes_ < kFetchBytes && (record = reader_.peek(bytes)) != nullptr;
+       ++taken) {
+    take(adapter, *record, bytes, now_ns);
+    if (reader_.consume(bytes)) wake();
+  }
+  settle();
+  for (const Unreadable& one : std::exchange(unreadable_, {})) {
+    adapter.payload_unreadable(one.qpn, one.packet, now_ns);
+    ++taken;
+  }
+  return taken > 0;
+}
+
+void Neighbour::take(Adapter& adapter, RecordHead& record, std::uint32_t bytes,
+                     std::uint64_t now_ns) {
+  // Out of the shared memory first: the peer could change it after it was checked.
+  const std::size_t header_bytes = record.header_bytes;
+  const std::size_t piece_count = record.piece_count;
+  const std::uint32_t psns = record.psns;
+  if (header_bytes < kBthBytes || header_bytes > kMaxHeaderBytes || header_bytes > bytes ||
+      piece_count > kMaxPieces || psns < 1 || psns > kMaxPackets ||
+      piece_count * sizeof(PieceOnTheWay) > bytes - header_bytes) {
+    return;
+  }
+  const auto* body = reinterpret_cast<const std::uint8_t*>(&record + 1);
+  std::uint8_t header[kMaxHeaderBytes + kIcrcBytes] = {};
+  std::memcpy(header, body, header_bytes);
+  Packet packet;
+  if (decode_packet({header, header_bytes + kIcrcBytes}, packet) != DecodeStatus::OK ||
+      packet.info->header_bytes != header_bytes ||
+      opcode_transport(packet.bth.opcode) == OpcodeTransport::UD || packet.info->has(kCnp)) {
+    return;
+  }
+  body += header_bytes;
+  const bool may_refer = packet.info->has(kMayRefer) && !packet.info->has(kAtomicWrite);
+  packet.psns = psns;
+  packet.payload = {};
+  if ((psns > 1 || piece_count > 0) && !may_refer) return;
+  if (piece_count == 0) {
+    if (bytes > header_bytes && !packet.info->has(kHasPayload)) return;
+    packet.payload = {body, bytes - header_bytes};
+  }
+  Route route;
+  route.source = met_.peer;
+  route.destination = met_.own;
+  if (piece_count == 0) {
+    static_cast<void>(adapter.receive_local(route, packet, now_ns));
+    return;
+  }
+  std::uint32_t ready = raw(RecordState::READY);
+  if (!record.state.compare_exchange_strong(ready, raw(RecordState::CLAIMED))) return;
+  bool read = locate(body, piece_count);
+  if (read) {
+    packet.pieces = pieces_;
+    for (const MemoryPiece& piece : pieces_) packet.pieces_bytes += piece.length;
+    fetched_bytes_ += packet.pieces_bytes;
+    read = packet.pieces_bytes <= kLocalPacketBytes && adapter.receive_local(route, packet, now_ns);
+  }
+  if (!read) record.state.store(raw(RecordState::UNREADABLE));
+}
+
+// Where the pieces of a payload are, seen from here.
+bool Neighbour::locate(const std::uint8_t* from, std::size_t count) {
+  pieces_.clear();
+  for (std::size_t i = 0; i < count; ++i) {
+    PieceOnTheWay way;
+    std::memcpy(&way, from + i * sizeof way, sizeof way);
+    if (way.length > kLocalPacketBytes) return false;
+    if (way.buffer != 0) {
+      const std::uint8_t* at = mapped_.at(way.buffer, way.address, way.length);
+      if (at == nullptr) {
+        static_cast<void>(hear());
+        at = mapped_.at(way.buffer, way.address, way.length);
+      }
+      if (at == nullptr) return false;
+      pieces_.push_back({&process_space(), reinterpret_cast<std::uintptr_t>(at), way.length});
+    } else if (met_.pid == getpid()) {
+      pieces_.push_back({&process_space(), way.address, way.length});
+    } else if (met_.readable) {
+      pieces_.push_back({&memory_, way.address, way.length});
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Neighbour::wish_to_be_woken() {
+  reader_.shared().reader_asleep.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+bool Neighbour::hear() {
+  NeighbourMessage message;
+  std::vector<FileDescriptor> fds;
+  for (;;) {
+    const int error = receive_message(met_.socket.get(), message, fds);
+    if (error == EAGAIN) return true;
+    if (error != 0) return false;
+    if (message.kind == MessageKind::BUFFER && fds.size() == 1) {
+      mapped_.map(message.buffer, message.buffer_bytes, fds[0]);
+    } else if (message.kind == MessageKind::FORGET) {
+      mapped_.unmap(message.buffer);
+    }
+  }
+}
+
+void Neighbour::abandon() {
+  met_.socket.reset();
+  met_.bell.reset();
+  met_.process.reset();
+  met_.segment->abandon();
+}
+
+}  // namespace softhca

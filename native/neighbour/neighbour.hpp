@@ -1,0 +1,101 @@
+// An adapter of another process of this host and user, or another one of this process: packets go
+// to it through a ring, and payloads that are long stay where they are until it fetches them.
+//
+// A payload that is left in place is taken back before its memory may change hands: a queue pair
+// that fails, a region that is deregistered. Who fetches claims the record first, so that either
+// the claim or the recall wins.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "adapter/adapter.hpp"
+#include "link/file_descriptor.hpp"
+#include "neighbour/greeting.hpp"
+#include "neighbour/mapped_buffers.hpp"
+#include "neighbour/peer_memory.hpp"
+#include "neighbour/shared_buffers.hpp"
+#include "neighbour/shared_ring.hpp"
+#include "neighbour/shared_segment.hpp"
+#include "transport/local_path.hpp"
+
+namespace softhca {
+
+// The adapter of this side is locked during every call.
+class Neighbour final : public LocalPath {
+ public:
+  struct Meeting {
+    std::unique_ptr<SharedSegment> segment;
+    bool made_here = false;
+    Gid own;
+    Gid peer;
+    pid_t pid = 0;
+    FileDescriptor socket;
+    FileDescriptor bell;     // Wakes the peer.
+    FileDescriptor process;  // A pidfd, if there is such a thing.
+    bool readable = false;   // Its memory.
+  };
+  explicit Neighbour(Meeting meeting);
+
+  const Gid& gid() const { return met_.peer; }
+  int socket() const { return met_.socket.get(); }
+  int process() const { return met_.process.get(); }
+
+  bool has_room() override;
+  bool can_fetch(std::span<const MemoryPiece> pieces) override;
+  void send(const LocalPacket& packet) override;
+  void recall(std::uint32_t qpn) override;
+  void revoke(std::uint32_t key_index);
+
+  // Lets the adapter have what has come. True: something had.
+  bool fetch(Adapter& adapter, std::uint64_t now_ns, int most);
+  bool has_record() const { return reader_.has_record(); }
+  bool has_work() const { return has_record() || !lent_.empty() || !unreadable_.empty(); }
+  // From now on the peer wakes us.
+  void wish_to_be_woken();
+  void awake() { reader_.shared().reader_asleep.store(0, std::memory_order_relaxed); }
+  // Messages about buffers. False: the peer has gone.
+  bool hear();
+  bool is_broken() const { return writer_.is_broken() || reader_.is_broken(); }
+  void abandon();
+
+ private:
+  // A payload that was left in place, until the peer is done with it.
+  struct Lent {
+    std::uint64_t end = 0;  // Of the record.
+    RecordHead* record = nullptr;
+    std::uint32_t qpn = 0;
+    Packet packet;                    // Without its payload.
+    std::vector<std::uint32_t> keys;  // Indices.
+    bool taken_back = false;
+  };
+  struct Unreadable {
+    std::uint32_t qpn = 0;
+    Packet packet;
+  };
+
+  void take(Adapter& adapter, RecordHead& record, std::uint32_t bytes, std::uint64_t now_ns);
+  bool locate(const std::uint8_t* from, std::size_t count);
+  void settle();
+  bool take_back(Lent& lent);
+  bool peer_is_gone() const;
+  bool announce(const SharedBuffer& buffer);
+  void forget_buffers();
+  void wake();
+
+  Meeting met_;
+  RingWriter writer_;
+  RingReader reader_;
+  PeerMemory memory_;
+  MappedBuffers mapped_;
+  std::deque<Lent> lent_;
+  std::vector<Unreadable> unreadable_;
+  std::vector<MemoryPiece> pieces_;      // Of the packet that is being taken.
+  std::vector<SharedBuffer> announced_;  // What the peer may have mapped.
+  std::uint64_t removals_seen_ = 0;
+  std::uint64_t fetched_bytes_ = 0;  // Of the call to fetch() under way.
+};
+
+}  // namespace softhca

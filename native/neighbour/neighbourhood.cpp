@@ -1,0 +1,296 @@
+#include "neighbour/neighbourhood.hpp"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "neighbour/peer_memory.hpp"
+
+namespace softhca {
+namespace {
+
+// A neighbour answers at once, if its process runs at all. Until then packets take the network.
+constexpr int kAnswerMs = 50;
+// One that did not is not asked again for so long.
+constexpr std::uint64_t kSilenceNs = 1'000'000'000;
+constexpr int kBacklog = 64;
+constexpr int kRecordsAtOnce = 64;
+constexpr int kEventsAtOnce = 16;
+
+// An abstract name: a file that nobody has to remove.
+socklen_t name_of(const Gid& gid, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  char* name = address.sun_path + 1;
+  int length = std::snprintf(name, sizeof address.sun_path - 1, "softhca-%u-", geteuid());
+  for (const std::uint8_t byte : gid.raw) length += std::snprintf(name + length, 3, "%02x", byte);
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                static_cast<std::size_t>(length));
+}
+
+FileDescriptor local_socket() {
+  return FileDescriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+std::uint64_t clock_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+FileDescriptor process_descriptor(pid_t pid) {
+  return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+}  // namespace
+
+Neighbourhood::Neighbourhood(const Gid& own, std::mutex& mutex, Adapter& adapter)
+    : own_(own), mutex_(mutex), adapter_(adapter) {}
+
+Neighbourhood::~Neighbourhood() = default;
+
+std::unique_ptr<Neighbourhood> Neighbourhood::open(const Gid& own, std::mutex& mutex,
+                                                   Adapter& adapter) {
+  std::unique_ptr<Neighbourhood> made(new Neighbourhood(own, mutex, adapter));
+  return made->listen() ? std::move(made) : nullptr;
+}
+
+bool Neighbourhood::listen() {
+  if (getrandom(&token_, sizeof token_, 0) != static_cast<ssize_t>(sizeof token_)) return false;
+  readiness_.reset(epoll_create1(EPOLL_CLOEXEC));
+  bell_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  listener_ = local_socket();
+  sockaddr_un address;
+  const socklen_t length = name_of(own_, address);
+  return readiness_.is_open() && bell_.is_open() && listener_.is_open() &&
+         bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+         ::listen(listener_.get(), kBacklog) == 0 && watch(listener_.get()) && watch(bell_.get());
+}
+
+bool Neighbourhood::watch(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  return fd < 0 || epoll_ctl(readiness_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+// --- meeting
+
+NeighbourMessage Neighbourhood::card(MessageKind kind) const {
+  NeighbourMessage message;
+  message.kind = kind;
+  message.segment_bytes = sizeof(SegmentLayout);
+  message.gid = own_;
+  message.token_address = reinterpret_cast<std::uintptr_t>(&token_);
+  message.token = token_;
+  return message;
+}
+
+bool Neighbourhood::can_read(pid_t pid, const NeighbourMessage& message) const {
+  if (pid == getpid()) return true;
+  std::uint8_t read[sizeof message.token];
+  PeerMemory memory(pid);
+  return memory.copy_in(message.token_address, read) &&
+         std::memcmp(read, &message.token, sizeof read) == 0;
+}
+
+void Neighbourhood::meet(const Gid& gid) {
+  if (gid == own_) return;
+  const std::lock_guard meeting_one(meeting_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (path_to(own_, gid) != nullptr) return;
+  }
+  const std::uint64_t now_ns = clock_ns();
+  std::erase_if(silent_, [&](const auto& one) { return one.second <= now_ns; });
+  if (std::ranges::find(silent_, gid, &std::pair<Gid, std::uint64_t>::first) != silent_.end()) {
+    return;
+  }
+  FileDescriptor socket = local_socket();
+  sockaddr_un address;
+  const socklen_t length = name_of(gid, address);
+  if (!socket.is_open() ||
+      connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+    return;
+  }
+  Neighbour::Meeting meeting;
+  meeting.peer = gid;
+  if (!peer_process(socket.get(), meeting.pid) || !greet(socket.get(), meeting)) {
+    silent_.push_back({gid, now_ns + kSilenceNs});
+    return;
+  }
+  meeting.socket = std::move(socket);
+  settle_down(std::move(meeting));
+}
+
+bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting) {
+  meeting.made_here = true;
+  meeting.segment = std::make_unique<SharedSegment>();
+  if (meeting.segment->create() != 0 ||
+      send_message(socket, card(MessageKind::HELLO), {meeting.segment->fd(), bell_.get()}) != 0) {
+    return false;
+  }
+  pollfd answered{socket, POLLIN, 0};
+  NeighbourMessage message;
+  std::vector<FileDescriptor> fds;
+  if (poll(&answered, 1, kAnswerMs) <= 0 || receive_message(socket, message, fds) != 0 ||
+      message.kind != MessageKind::WELCOME || message.gid != meeting.peer || fds.size() != 1) {
+    return false;
+  }
+  meeting.bell = std::move(fds[0]);
+  meeting.readable = can_read(meeting.pid, message);
+  return true;
+}
+
+void Neighbourhood::accept_all() {
+  for (;;) {
+    FileDescriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!guest.is_open()) return;
+    pid_t pid = 0;
+    if (peer_process(guest.get(), pid) && watch(guest.get())) guests_.push_back(std::move(guest));
+  }
+}
+
+// A guest has said something, or gone.
+void Neighbourhood::answer(FileDescriptor socket) {
+  NeighbourMessage message;
+  std::vector<FileDescriptor> fds;
+  Neighbour::Meeting meeting;
+  if (receive_message(socket.get(), message, fds) != 0 || message.kind != MessageKind::HELLO ||
+      message.segment_bytes != sizeof(SegmentLayout) || fds.size() != 2 || message.gid == own_ ||
+      !peer_process(socket.get(), meeting.pid)) {
+    return;
+  }
+  meeting.peer = message.gid;
+  meeting.segment = std::make_unique<SharedSegment>();
+  if (meeting.segment->adopt(std::move(fds[0])) != 0) return;
+  meeting.bell = std::move(fds[1]);
+  meeting.readable = can_read(meeting.pid, message);
+  const int asked = socket.get();
+  meeting.socket = std::move(socket);
+  // Known here before the peer may send.
+  settle_down(std::move(meeting));
+  static_cast<void>(send_message(asked, card(MessageKind::WELCOME), {bell_.get()}));
+}
+
+void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
+  meeting.own = own_;
+  meeting.process = process_descriptor(meeting.pid);
+  const int socket = meeting.socket.get();
+  const int process = meeting.process.get();
+  auto neighbour = std::make_unique<Neighbour>(std::move(meeting));
+  const std::lock_guard lock(mutex_);
+  // Who sleeps now has not told this one to wake it.
+  neighbour->wish_to_be_woken();
+  neighbours_.push_back(std::move(neighbour));
+  inhabited_.store(true);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = socket;
+  if (epoll_ctl(readiness_.get(), EPOLL_CTL_ADD, socket, &event) != 0 && errno == EEXIST) {
+    static_cast<void>(epoll_ctl(readiness_.get(), EPOLL_CTL_MOD, socket, &event));
+  }
+  static_cast<void>(watch(process));
+}
+
+// --- what happens
+
+void Neighbourhood::serve() {
+  epoll_event events[kEventsAtOnce];
+  const int count = epoll_wait(readiness_.get(), events, kEventsAtOnce, 0);
+  for (int i = 0; i < count; ++i) {
+    const int fd = events[i].data.fd;
+    if (fd == bell_.get()) {
+      eventfd_t rung = 0;
+      eventfd_read(bell_.get(), &rung);
+    } else if (fd == listener_.get()) {
+      accept_all();
+    } else if (const auto guest = std::ranges::find(guests_, fd, &FileDescriptor::get);
+               guest != guests_.end()) {
+      FileDescriptor socket = std::move(*guest);
+      guests_.erase(guest);
+      answer(std::move(socket));
+    } else {
+      remove_gone(fd);
+    }
+  }
+}
+
+void Neighbourhood::remove_gone(int fd) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+    Neighbour& neighbour = *neighbours_[i];
+    const bool ended = neighbour.process() == fd;
+    if (ended || (neighbour.socket() == fd && !neighbour.hear())) {
+      leave(i);
+      return;
+    }
+  }
+}
+
+// Its queue pairs are left to the network, where nobody answers for it any more.
+void Neighbourhood::leave(std::size_t index) {
+  adapter_.forget_path(*neighbours_[index]);
+  neighbours_.erase(neighbours_.begin() + static_cast<std::ptrdiff_t>(index));
+  inhabited_.store(!neighbours_.empty());
+}
+
+LocalPath* Neighbourhood::path_to(const Gid& own, const Gid& peer) {
+  if (own != own_) return nullptr;
+  const auto found = std::ranges::find_if(
+      neighbours_, [&](const auto& one) { return one->gid() == peer && !one->is_broken(); });
+  return found == neighbours_.end() ? nullptr : found->get();
+}
+
+void Neighbourhood::revoke(std::uint32_t key_index) {
+  for (const auto& neighbour : neighbours_) neighbour->revoke(key_index);
+}
+
+bool Neighbourhood::has_work() const {
+  return std::ranges::any_of(neighbours_, [](const auto& one) { return one->has_work(); });
+}
+
+bool Neighbourhood::fetch(std::uint64_t now_ns) {
+  bool fetched = false;
+  for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+    fetched |= neighbours_[i]->fetch(adapter_, now_ns, kRecordsAtOnce);
+    if (neighbours_[i]->is_broken()) leave(i--);
+  }
+  return fetched;
+}
+
+bool Neighbourhood::prepare_to_sleep() {
+  bool quiet = true;
+  for (const auto& neighbour : neighbours_) {
+    neighbour->wish_to_be_woken();
+    quiet = quiet && !neighbour->has_record();
+  }
+  return quiet;
+}
+
+void Neighbourhood::awake() {
+  for (const auto& neighbour : neighbours_) neighbour->awake();
+}
+
+void Neighbourhood::abandon() {
+  for (const auto& neighbour : neighbours_) neighbour->abandon();
+  guests_.clear();
+  listener_.reset();
+  readiness_.reset();
+  bell_.reset();
+}
+
+}  // namespace softhca

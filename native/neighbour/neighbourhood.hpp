@@ -1,0 +1,79 @@
+// Finds the other adapters of this host and user, and keeps what leads to them. Nothing has to be
+// started: each adapter listens at an abstract local socket that has its address and its user for a
+// name, and is gone with it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "adapter/adapter.hpp"
+#include "link/file_descriptor.hpp"
+#include "neighbour/neighbour.hpp"
+#include "transport/local_path.hpp"
+
+namespace softhca {
+
+class Neighbourhood final : public LocalPaths {
+ public:
+  // `mutex` guards `adapter`, whose address is `own`. Null: local sockets cannot be had.
+  static std::unique_ptr<Neighbourhood> open(const Gid& own, std::mutex& mutex, Adapter& adapter);
+  ~Neighbourhood() override;
+
+  // Makes the acquaintance of whoever has this address on this host, if somebody has. Waits a
+  // little for an answer. The adapter is not locked; thread-safe.
+  void meet(const Gid& gid);
+
+  // Whether there is any neighbour. Needs no lock.
+  bool is_inhabited() const { return inhabited_.load(std::memory_order_relaxed); }
+
+  // Readable when serve() has something to do, or a neighbour something for us.
+  int ready_fd() const { return readiness_.get(); }
+  // The adapter is not locked. One caller at a time.
+  void serve();
+
+  // --- with the adapter locked
+  LocalPath* path_to(const Gid& own, const Gid& peer) override;
+  void revoke(std::uint32_t key_index) override;
+  // Whether fetch() would have something to do.
+  bool has_work() const;
+  // Takes in what has come. True: something had.
+  bool fetch(std::uint64_t now_ns);
+  // From now on whoever sends something wakes us. False: something has come already.
+  bool prepare_to_sleep();
+  void awake();
+
+  // For a child after fork().
+  void abandon();
+
+ private:
+  Neighbourhood(const Gid& own, std::mutex& mutex, Adapter& adapter);
+  bool listen();
+  bool watch(int fd);
+  void accept_all();
+  void answer(FileDescriptor socket);
+  void settle_down(Neighbour::Meeting meeting);
+  bool greet(int socket, Neighbour::Meeting& meeting);
+  NeighbourMessage card(MessageKind kind) const;
+  bool can_read(pid_t pid, const NeighbourMessage& message) const;
+  void remove_gone(int fd);
+  void leave(std::size_t index);
+
+  const Gid own_;
+  std::mutex& mutex_;
+  Adapter& adapter_;
+  std::uint64_t token_ = 0;
+  FileDescriptor readiness_;
+  FileDescriptor listener_;
+  FileDescriptor bell_;  // Rung by neighbours.
+  std::mutex meeting_;
+  std::vector<std::pair<Gid, std::uint64_t>> silent_;  // Did not answer, and are left alone until.
+  std::vector<FileDescriptor> guests_;                 // Have connected, and not said who they are.
+  std::vector<std::unique_ptr<Neighbour>> neighbours_;
+  std::atomic<bool> inhabited_{false};
+};
+
+}  // namespace softhca
