@@ -97,6 +97,7 @@ Fabric::Stop Fabric::run(std::uint64_t until_ns, bool notices, std::uint64_t eve
   noticed_ = call_due_ = false;
   told_.clear();
   touch_hosts();
+  if (noticed_ && notices) return Stop::NOTICE;
   while (!heap_.empty() || !held_.empty()) {
     // Nothing is left that could overtake them.
     if (heap_.empty() || (flying_ == held_.size() && !held_.empty())) {
@@ -228,6 +229,8 @@ void Fabric::launch_own(std::uint32_t number, std::uint32_t flight, const Outgoi
 
 void Fabric::arm_timer(Host& host) {
   const std::lock_guard lock(*host.port.mutex);
+  // Building packets completes requests too: those that fail, and those that nobody acknowledges.
+  note_activity(host);
   const std::uint64_t deadline = host.port.adapter->next_deadline_ns();
   if (deadline >= host.timer_at_ns) return;
   host.timer_at_ns = std::max(deadline, now_ns());
