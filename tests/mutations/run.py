@@ -41,12 +41,13 @@ class Outcome(NamedTuple):
     told: str
 
 
-def plant(bug: Bug, tree: Path) -> None:
-    """Puts a bug into a copy of the sources."""
+def plant(bug: Bug, tree: Path) -> str:
+    """Puts a bug into a copy of the sources; returns what the file was."""
     file = tree / "native" / bug.file
     text = file.read_text()
     assert text.count(bug.right) == 1, f"{bug.name}: found {text.count(bug.right)} times"
     file.write_text(text.replace(bug.right, bug.wrong))
+    return text
 
 
 def build(tree: Path, folder: Path) -> None:
@@ -54,6 +55,7 @@ def build(tree: Path, folder: Path) -> None:
     if not (folder / "build.ninja").exists():
         options = ["-DSOFTHCA_BUILD_MODULE=ON", f"-DPython_EXECUTABLE={sys.executable}"]
         options += [f"-DPython_ROOT_DIR={sys.prefix}", "-DPython_FIND_VIRTUALENV=ONLY"]
+        options += ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1"]
         command = ["cmake", "-S", str(tree), "-B", str(folder), "-G", "Ninja", *options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     command = ["cmake", "--build", str(folder), "--target", "_adapter"]
@@ -116,13 +118,12 @@ def main() -> int:
         if options.only not in bug.name:
             continue
         start = time.monotonic()
-        plant(bug, tree)
+        text = plant(bug, tree)
         build(tree, folder)
         outcome = outcomes[bug.name] = long_check(tree, options.seeds)
         seconds = time.monotonic() - start
         print(f"{bug.name} ({seconds:.0f} s): {outcome.told}", flush=True)
-        shutil.copy(TOP / "native" / bug.file, tree / "native" / bug.file)
-        os.utime(tree / "native" / bug.file)
+        (tree / "native" / bug.file).write_text(text)
     survivors = [name for name, outcome in outcomes.items() if outcome.seeds is None]
     print(f"\n{'bug':55} {'seeds':>7}  found by")
     for name, outcome in outcomes.items():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+
 import pytest
 
 import softhca as hca
@@ -74,3 +77,119 @@ def test_poison_shows_who_reads_too_early() -> None:
         assert a.buffer[:4] == b"\xdb" * 4
         assert a.next().ok
         assert a.buffer[:4] == b"data"
+
+
+@pytest.mark.parametrize("what", ["receive", "read"])
+def test_a_buffer_that_is_to_be_filled_changes(what: str) -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.watch_memory()
+        if what == "receive":
+            a.qp.post_recv(hca.Recv(a.mr[:100]))
+            b.qp.post_send(hca.Send(b.mr[:100]))
+        else:
+            a.qp.post_send(hca.Read(a.mr[:100], remote=b.mr.remote()[:100], signaled=True))
+        a.buffer[50] = 7
+        a.next()
+        with pytest.raises(RaceError, match=r"byte 50 .* which it is to fill, changed before"):
+            fabric.check()
+
+
+def test_what_comes_into_buffers_is_no_race() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric, timeout=8)
+        fabric.watch_memory(poison=True)
+        fabric.faults.drop(probability=0.1)
+        b.buffer[:9000] = bytes(range(250)) * 36
+        word = b.mr.remote()[9992:10_000]
+        for _ in range(5):
+            a.qp.post_recv(hca.Recv(a.mr[:9000]))
+            b.qp.post_send(hca.Send(b.mr[:9000], signaled=True))
+            a.qp.post_send(hca.Read(a.mr[9000:18_000], remote=b.mr.remote()[:9000]))
+            a.qp.post_send(hca.FetchAdd(a.mr[20_000:20_008], remote=word, add=1, signaled=True))
+            assert {a.next().ok, a.next().ok, b.next().ok} == {True}
+            assert a.buffer[:9000] == a.buffer[9000:18_000] == b.buffer[:9000]
+
+
+def test_deregistered_under_its_own_request() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.watch_memory()
+        other = a.pd.reg_mr(bytearray(100))
+        a.qp.post_send(hca.Write(other[:], remote=b.mr.remote(), signaled=True))
+        other.close()
+        a.next()
+        with pytest.raises(RaceError, match=r"deregistered .* while .* h1, .* may still touch it"):
+            fabric.check()
+
+
+def test_deregistered_under_a_request_of_the_peer() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        other = b.pd.reg_mr(bytearray(100))
+        fabric.watch_memory()
+        a.qp.post_send(hca.Write(a.mr[:100], remote=other.remote(), signaled=True))
+        other.close()
+        a.next()
+        with pytest.raises(RaceError, match=r"h2: the region .* is deregistered .* h1, qp"):
+            fabric.check()
+
+
+def test_deregistered_in_time() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.watch_memory()
+        here, there = a.pd.reg_mr(bytearray(100)), b.pd.reg_mr(bytearray(100))
+        a.qp.post_send(hca.Write(here[:], remote=there.remote(), signaled=True))
+        assert a.next().ok
+        here.close()
+        there.close()
+
+
+def test_freed_while_registered() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    size = 4 * mmap.PAGESIZE
+    with Fabric() as fabric:
+        a, _ = pair(fabric)
+        fabric.watch_memory()
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        address = libc.mmap(None, ctypes.c_size_t(size), 3, flags, -1, ctypes.c_long(0))
+        mr = a.pd.reg_mr(addr=address, length=size)
+        fabric.run_for(1e-6)
+        libc.munmap(address, size)
+        fabric.run_for(1e-6)
+        with pytest.raises(RaceError, match=r"h1: the region .* is registered, and is no memory"):
+            fabric.check()
+        mr.close()
+
+
+def test_a_program_that_says_what_it_reads() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        watch = fabric.watch_memory()
+        a.qp.post_send(hca.Write(a.mr[:100], remote=b.mr.remote()[:100], signaled=True))
+        a.qp.post_send(hca.Read(a.mr[500:600], remote=b.mr.remote()[:100], signaled=True))
+        watch.reads(b.mr[100:200])
+        watch.reads(a.mr[:100])
+        with pytest.raises(RaceError, match=r"h2 reads what .* by h1, .* may still write"):
+            watch.reads(b.mr[50:200])
+        with pytest.raises(RaceError, match="h1 reads what"):
+            watch.reads(a.mr[599:700])
+        assert a.next().ok
+        assert a.next().ok
+        watch.reads(b.mr)
+        watch.reads(a.mr)
+
+
+def test_requests_that_are_refused_are_not_watched() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.watch_memory()
+        wr = hca.Write(a.mr[:100], remote=b.mr.remote()[:100], signaled=True)
+        with pytest.raises(hca.VerbsError, match="ENOMEM"):
+            a.qp.post_send([wr] * 300)
+        for _ in range(256):
+            assert a.next().ok
+        a.buffer[:100] = b"x" * 100
