@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -227,8 +228,8 @@ struct Segments {
       std::error_code error;
       const std::string target = std::filesystem::read_symlink(entry.path(), error);
       if (target.find("softhca-neighbour") == std::string::npos) continue;
-      const int fd = std::stoi(entry.path().filename());
-      void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+      const FileDescriptor own(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
+      void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, own.get(), 0);
       if (at != MAP_FAILED) mapped.push_back({static_cast<std::uint8_t*>(at), kBytes});
     }
   }
