@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ _MARK = (
     "rdma(seed=, loss=, runs=, leaks=): the seed of the fabric, the share of packets to lose, "
     "how many seeds to run, and whether objects left open are an error"
 )
+_MADE_ANEW = _FIXTURES | {"rdma_seed"}
 _WORDS = {"seed", "loss", "runs", "leaks"}
 _SHOWN_LINES = 60
 
@@ -35,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rdma-explore",
         type=int,
         metavar="RUNS",
-        help="run each test that takes rdma_fabric with so many seeds; shrink what fails",
+        help="run each test that takes one of the fixtures with so many seeds; shrink what fails",
     )
 
 
@@ -127,19 +128,45 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """With --rdma-explore, runs a test with many seeds."""
     runs = pyfuncitem.config.getoption("--rdma-explore")
     names = pyfuncitem._fixtureinfo.argnames
-    if not runs or "rdma_fabric" not in names or "rdma_pair" in names:
+    if not runs or not _FIXTURES & set(names):
         return None
-    from softhca.testing import explore
+    if stale := [
+        name for name in names if name not in _MADE_ANEW and _leads_here(pyfuncitem, name)
+    ]:
+        rule = "cannot be made anew for each seed: the test is run once"
+        pyfuncitem.warn(pytest.PytestWarning(f"--rdma-explore: {', '.join(stale)} {rule}"))
+        return None
+    from softhca.testing import ExploreError, Pair, explore
 
     words = _words(pyfuncitem)
     arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in names}
+    makers: dict[str, Callable[[Fabric], Any]] = {
+        "rdma_fabric": lambda fabric: fabric,
+        "rdma_pair": Pair,
+        "rdma_device": lambda fabric: fabric.host(),
+        "rdma_seed": lambda fabric: fabric.seed,
+    }
 
     def test(fabric: Fabric) -> None:
         _prepare(fabric, words)
-        pyfuncitem.obj(**{**arguments, "rdma_fabric": fabric})
+        made = {name: makers[name](fabric) for name in names if name in makers}
+        pyfuncitem.obj(**{**arguments, **made})
 
-    explore(test, runs, seed=arguments["rdma_fabric"].seed)
+    try:
+        explore(test, runs, seed=_first_seed(pyfuncitem))
+    except ExploreError as found:
+        # The report tells of the run that failed.
+        pyfuncitem._rdma_fabric = found.finding.fabric  # type: ignore[attr-defined]
+        pyfuncitem._rdma_explored = True  # type: ignore[attr-defined]
+        raise
     return True
+
+
+def _leads_here(item: pytest.Function, name: str) -> bool:
+    """A fixture of the user's depends on one of ours."""
+    made = item._fixtureinfo.name2fixturedefs.get(name)
+    needs = made[-1].argnames if made else ()
+    return any(one in _FIXTURES or _leads_here(item, one) for one in needs if one != name)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -169,10 +196,12 @@ def _story(item: pytest.Item, fabric: Fabric) -> str:
     if len(lines) > _SHOWN_LINES + 1:
         shown.insert(1, f"{'':12}  ... {len(lines) - _SHOWN_LINES - 1} lines before")
     plain = re.sub(r"\[seed\d+\]$", "", item.nodeid)
+    # One run of the same kind, since exploration permutes what a plain run leaves in order.
+    explored = " --rdma-explore=1" if hasattr(item, "_rdma_explored") else ""
     return "\n".join(
         [
             f"seed {fabric.seed}, {fabric.now_ns} ns of virtual time",
-            f"again: pytest '{plain}' --rdma-seed={fabric.seed}",
+            f"again: pytest '{plain}' --rdma-seed={fabric.seed}{explored}",
             *(f"saved: {file}" for file in files),
             *shown,
         ]

@@ -53,6 +53,20 @@ def test_sometimes(rdma_fabric):
     for one in reversed(pair.objects):
         one.close()
     assert lost < 2
+
+def test_often(rdma_pair):
+    a, b = rdma_pair.a, rdma_pair.b
+    rdma_pair.fabric.faults.drop(probability=0.2, opcode="RC_RDMA_WRITE_ONLY")
+    a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+    assert a.next().ok
+    assert a.device.counters.local_ack_timeout_err == 0
+
+@pytest.fixture
+def my_hosts(rdma_fabric):
+    return rdma_fabric.hosts(2)
+
+def test_of_my_own(my_hosts, rdma_fabric):
+    assert len(my_hosts) == 2
 """
 
 
@@ -95,6 +109,19 @@ def test_explore_shrinks(tmp_path: Path) -> None:
     assert re.search(r"seed \d+ fails: AssertionError", printed), printed
     strikes = re.findall(r"E +drop #1 strikes its match (\d+)", printed)
     assert len(strikes) == 2, printed
+    # The report is of the run that failed, and the command that it gives fails as well.
+    assert "x fault" in printed
+    (seed,) = set(re.findall(r"--rdma-seed=(\d+) --rdma-explore=1", printed))
+    again = run(tmp_path, "-k", "test_sometimes", "--rdma-explore=1", f"--rdma-seed={seed}")
+    assert f"seed {seed} fails: AssertionError" in again, again
+
+
+def test_explore_makes_fixtures_anew(tmp_path: Path) -> None:
+    printed = run(tmp_path, "-k", "test_often", "--rdma-explore=50", "--rdma-seed=1")
+    assert re.search(r"seed \d+ fails: AssertionError", printed), printed
+    printed = run(tmp_path, "-k", "of_my_own", "--rdma-explore=50")
+    assert "my_hosts cannot be made anew for each seed" in printed
+    assert "1 passed" in printed, printed
 
 
 @pytest.mark.parametrize("wrong", ["rdma(1)", "rdma(sed=1)"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from softhca.testing.errors import FabricError
 from softhca.testing.fabric import Fabric
@@ -24,12 +24,14 @@ class Finding:
         error: What the test raised.
         strikes: Strikes of faults that it takes, by name and number of the match, from 1.
         runs: Runs that it took to find, and to shrink.
+        fabric: That of the shortest run, closed: its trace tells what happened.
     """
 
     seed: int
     error: BaseException
     strikes: tuple[tuple[str, int], ...]
     runs: int
+    fabric: Fabric = field(repr=False, compare=False)
 
     def __str__(self) -> str:
         told = [f"seed {self.seed} fails: {type(self.error).__name__}: {self.error}"]
@@ -51,6 +53,7 @@ class ExploreError(FabricError):
 class _Run:
     error: BaseException | None
     strikes: tuple[tuple[str, int], ...]
+    fabric: Fabric
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def _run(test: Test, seed: int, order: _Order, allowed: frozenset[tuple[str, int
         except Exception as failed:
             error = failed
         strikes = tuple(fabric.faults.strikes())
-    return _Run(error, strikes)
+    return _Run(error, strikes, fabric)
 
 
 def _same(one: BaseException, other: BaseException | None) -> bool:
@@ -104,7 +107,7 @@ def _shrink(test: Test, seed: int, order: _Order, found: _Run) -> tuple[_Run, in
             if size == 1:
                 break
             size //= 2
-    return _Run(best.error, tuple(kept)), runs
+    return _Run(best.error, tuple(kept), best.fabric), runs
 
 
 def explore(
@@ -146,6 +149,6 @@ def explore(
             continue
         shrunk, more = _shrink(test, number, order, found)
         assert shrunk.error is not None
-        finding = Finding(number, shrunk.error, shrunk.strikes, count + more)
+        finding = Finding(number, shrunk.error, shrunk.strikes, count + more, fabric=shrunk.fabric)
         raise ExploreError(finding) from shrunk.error
     return runs
