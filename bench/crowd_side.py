@@ -9,6 +9,7 @@ from pathlib import Path
 
 import softhca as hca
 from bench import softhca_side
+from bench.fast_calls import check, poll_of
 
 # What a queue pair of a crowd holds at most.
 DEPTH = 16
@@ -86,20 +87,24 @@ class Side(softhca_side.Side):
         posts = [qp.post_send for qp in self.qps[first_qp : first_qp + qps]]
         post_recvs = [qp.post_recv for qp in self.qps[first_qp : first_qp + qps]]
         sends, recvs = self.sends[:regions], self.recvs[:regions]
-        sent, received = self.send_cq.poll, self.recv_cq.poll
+        sent, received = poll_of(self.send_cq), poll_of(self.recv_cq)
+        went, came = hca.CompletionBuffer(1), hca.CompletionBuffer(1)
         # Steps that have no divisor in common with the counts, so that neighbours are not next.
         qp_at = region_at = 0
         start = time.perf_counter()
         for _ in range(count):
             if self.number == 0:
                 posts[qp_at](sends[region_at])
-            while not received(1):
+            while not received(came):
                 pass
             if self.number == 1:
                 posts[qp_at](sends[region_at])
-            while not sent(1):
+            while not sent(went):
                 pass
             post_recvs[qp_at](recvs[region_at])
             qp_at = (qp_at + 7) % qps
             region_at = (region_at + 13) % regions
-        return (time.perf_counter() - start) / count / 2
+        spent = time.perf_counter() - start
+        check(went)
+        check(came)
+        return spent / count / 2

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import softhca as hca
+
+Poll = Callable[[hca.CompletionBuffer], int]
 
 
 def open_device(link: str = "", address: str = "") -> hca.Device:
@@ -17,33 +18,15 @@ def open_device(link: str = "", address: str = "") -> hca.Device:
     return opening(address or None)
 
 
-def _given(cq: hca.CQ | None) -> hca.CQ:
-    # A queue pair of XRC may lack one; those of the benches do not.
+def poll_of(cq: hca.CQ | None) -> Poll:
+    """The call that takes completions into room for them, and returns how many."""
+    # A queue pair of XRC may lack a queue; those of the benches do not.
     assert cq is not None
-    return cq
+    return cq.poll_into
 
 
-def poller(cq: hca.CQ | None, most: int = 1) -> Callable[[], object]:
-    """A call that takes up to `most` completions; what it returns is true if there were any."""
-    return functools.partial(_given(cq).poll, most)
-
-
-def counting_poller(cq: hca.CQ | None, most: int) -> Callable[[], int]:
-    """A call that takes up to `most` completions, and returns how many."""
-    poll = _given(cq).poll
-    return lambda: len(poll(most))
-
-
-def poster(qp: hca.QP, wr: hca.SendRequest) -> Callable[[], object]:
-    """A call that posts a work request that was made before."""
-    return functools.partial(qp.post_send, wr)
-
-
-def list_poster(qp: hca.QP, wrs: Sequence[hca.SendRequest]) -> Callable[[], object]:
-    """A call that posts several at once."""
-    return functools.partial(qp.post_send, wrs)
-
-
-def receive_poster(qp: hca.QP, wr: hca.Recv, count: int) -> Callable[[], object]:
-    """A call that posts the same receive so many times."""
-    return functools.partial(qp.post_recv, [wr] * count)
+def check(room: hca.CompletionBuffer, count: int = 1) -> None:
+    """Raises if one of the completions that were taken last is an error."""
+    wrong = room.first_error(count)
+    if wrong >= 0:
+        room[wrong].raise_for_status()

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 
 import softhca as hca
-from bench.fast_calls import open_device, poller, poster
+from bench.fast_calls import check, open_device, poll_of
 
 BYTES = 64
 
@@ -40,24 +40,25 @@ class OwnPair:
     def reused(self, count: int) -> float:
         """Seconds of posting a WRITE that was made before and polling until it has completed."""
         wr = hca.Write(self.source[:], remote=self.target.remote(), signaled=True)
-        post, poll = poster(self.qp, wr), poller(self.cq)
+        post, poll, room = self.qp.post_send, poll_of(self.cq), hca.CompletionBuffer(1)
         start = time.perf_counter()
         for _ in range(count):
-            post()
-            while not poll():
+            post(wr)
+            while not poll(room):
                 pass
-        return (time.perf_counter() - start) / count
+        spent = (time.perf_counter() - start) / count
+        check(room)
+        return spent
 
     def objects(self, count: int) -> float:
         """The same with a work request of its own for each, and a completion to look at."""
-        post, poll, write = self.qp.post_send, self.cq.poll, hca.Write
+        post, poll, write = self.qp.post_send, self.cq.poll_one, hca.Write
         source, remote, good = self.source[:], self.target.remote(), hca.WcStatus.SUCCESS
         start = time.perf_counter()
         for number in range(count):
             post(write(source, remote=remote, wr_id=number, signaled=True))
-            while not (completions := poll(1)):
+            while not (wc := poll()):
                 pass
-            wc = completions[0]
             if wc.status != good or wc.wr_id != number:
                 wc.raise_for_status()
         return (time.perf_counter() - start) / count

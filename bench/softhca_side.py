@@ -8,14 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import softhca as hca
-from bench.fast_calls import (
-    counting_poller,
-    list_poster,
-    open_device,
-    poller,
-    poster,
-    receive_poster,
-)
+from bench.fast_calls import Poll, check, open_device, poll_of
+
+Post = Callable[[hca.SendRequest], None]
 
 # Receives that are always posted, and work requests that a send queue holds.
 DEPTH = 1024
@@ -105,101 +100,102 @@ class Side:
     def ping_pong(self, key: str, count: int) -> float:
         """Seconds of half a round trip of SENDs, each way to the receiver's completion."""
         pair = self.pairs[key]
-        post, post_signaled = poster(pair.qp, pair.send(False)), poster(pair.qp, pair.send(True))
-        received, sent = poller(pair.qp.recv_cq), poller(pair.qp.send_cq)
-        post_receives = receive_poster(pair.qp, pair.recv, BATCH)
+        qp, plain, signaled = pair.qp, pair.send(False), pair.send(True)
+        received, sent = poll_of(qp.recv_cq), poll_of(qp.send_cq)
+        came, went = hca.CompletionBuffer(1), hca.CompletionBuffer(1)
+        recvs = [pair.recv] * BATCH
         turn = self._ping if self.number == 0 else self._pong
         start = time.perf_counter()
         for _ in range(count // BATCH):
-            turn(post, received, BATCH - 1)
-            turn(post_signaled, received, 1)
-            while not sent():
+            turn(qp.post_send, plain, received, came, BATCH - 1)
+            turn(qp.post_send, signaled, received, came, 1)
+            while not sent(went):
                 pass
-            post_receives()
-        return (time.perf_counter() - start) / (count // BATCH * BATCH) / 2
+            qp.post_recv(recvs)
+        spent = time.perf_counter() - start
+        check(came)
+        check(went)
+        return spent / (count // BATCH * BATCH) / 2
 
     @staticmethod
-    def _ping(post: Callable[[], object], received: Callable[[], object], count: int) -> None:
+    def _ping(
+        post: Post, wr: hca.SendRequest, received: Poll, came: hca.CompletionBuffer, count: int
+    ) -> None:
         for _ in range(count):
-            post()
-            while not received():
+            post(wr)
+            while not received(came):
                 pass
 
     @staticmethod
-    def _pong(post: Callable[[], object], received: Callable[[], object], count: int) -> None:
+    def _pong(
+        post: Post, wr: hca.SendRequest, received: Poll, came: hca.CompletionBuffer, count: int
+    ) -> None:
         for _ in range(count):
-            while not received():
+            while not received(came):
                 pass
-            post()
+            post(wr)
 
     def rate(self, key: str, count: int, as_list: bool) -> float:
         """SENDs a second, posted in a call each or as lists; side 1 receives."""
-        if self.number == 1:
-            return self._receive(key, count)
-        pair = self.pairs[key]
-        wrs = [pair.send(False)] * (LIST - 1) + [pair.send(True)]
-        post_list = list_poster(pair.qp, wrs)
-        post, post_signaled = poster(pair.qp, wrs[0]), poster(pair.qp, wrs[-1])
-        sent = counting_poller(pair.qp.send_cq, LIST)
         lists = count // LIST
-        start = time.perf_counter()
+        pair = self.pairs[key]
+        if self.number == 1:
+            self._receive(pair, lists * LIST)
+            return 0.0
+        wrs = [pair.send(False)] * (LIST - 1) + [pair.send(True)]
+        post, sent, went = pair.qp.post_send, poll_of(pair.qp.send_cq), hca.CompletionBuffer(LIST)
         under_way = 0
+        start = time.perf_counter()
         for _ in range(lists):
             if as_list:
-                post_list()
+                post(wrs)
             else:
-                for _ in range(LIST - 1):
-                    post()
-                post_signaled()
+                for wr in wrs:
+                    post(wr)
             under_way += 1
             while under_way > DEPTH // LIST - 2:
-                under_way -= sent()
+                under_way -= sent(went)
         while under_way:
-            under_way -= sent()
+            taken = sent(went)
+            under_way -= taken
+            check(went, taken)
         return lists * LIST / (time.perf_counter() - start)
-
-    def _receive(self, key: str, count: int) -> float:
-        pair = self.pairs[key]
-        received = counting_poller(pair.qp.recv_cq, 4 * LIST)
-        post_receives = receive_poster(pair.qp, pair.recv, LIST)
-        missing = count // LIST * LIST
-        spent = 0
-        start = time.perf_counter()
-        while missing:
-            taken = received()
-            missing -= taken
-            spent += taken
-            while spent >= LIST:
-                post_receives()
-                spent -= LIST
-        return count / (time.perf_counter() - start)
 
     def stream(self, key: str, op: str, count: int, window: int) -> float:
         """Bytes a second of WRITEs, READs or SENDs of the pair's size, so many under way."""
         pair = self.pairs[key]
         if self.number == 1:
             if op == "SEND":
-                self._receive_stream(pair, count)
+                self._receive(pair, count)
             return 0.0
-        post = poster(pair.qp, pair.moving(op))
-        completed = counting_poller(pair.qp.send_cq, window)
+        wr, post, went = pair.moving(op), pair.qp.post_send, hca.CompletionBuffer(window)
+        completed = poll_of(pair.qp.send_cq)
+        posted = done = taken = 0
         start = time.perf_counter()
-        posted = done = 0
         while done < count:
             while posted < count and posted - done < window:
-                post()
+                post(wr)
                 posted += 1
-            done += completed()
+            if taken := completed(went):
+                done += taken
+                check(went, taken)
         return pair.size * count / (time.perf_counter() - start)
 
-    def _receive_stream(self, pair: Pair, count: int) -> None:
-        received = counting_poller(pair.qp.recv_cq, LIST)
-        done = 0
-        while done < count:
-            taken = received()
-            if taken:
-                pair.qp.post_recv([pair.recv] * taken)
-                done += taken
+    def _receive(self, pair: Pair, count: int) -> None:
+        """Takes so many messages, and posts their receives again, a list at a time."""
+        received, room = poll_of(pair.qp.recv_cq), hca.CompletionBuffer(4 * LIST)
+        recvs = [pair.recv] * LIST
+        spent = taken = 0
+        while count:
+            if taken := received(room):
+                check(room, taken)
+                count -= taken
+                spent += taken
+            while spent >= LIST:
+                pair.qp.post_recv(recvs)
+                spent -= LIST
+        if spent:
+            pair.qp.post_recv(recvs[:spent])
 
     def was_filled(self, key: str) -> bool:
         """Whether what the other side sends, or lets read, has come here, all of it."""
