@@ -9,7 +9,7 @@ from pathlib import Path
 
 import softhca as hca
 from bench import softhca_side
-from bench.fast_calls import check, poll_of
+from bench.fast_calls import check, poll_of, room_for
 
 # What a queue pair of a crowd holds at most.
 DEPTH = 16
@@ -88,7 +88,7 @@ class Side(softhca_side.Side):
         post_recvs = [qp.post_recv for qp in self.qps[first_qp : first_qp + qps]]
         sends, recvs = self.sends[:regions], self.recvs[:regions]
         sent, received = poll_of(self.send_cq), poll_of(self.recv_cq)
-        went, came = hca.CompletionBuffer(1), hca.CompletionBuffer(1)
+        went, came = room_for(1), room_for(1)
         # Steps that have no divisor in common with the counts, so that neighbours are not next.
         qp_at = region_at = 0
         start = time.perf_counter()

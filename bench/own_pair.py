@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 
 import softhca as hca
-from bench.fast_calls import check, open_device, poll_of
+from bench.fast_calls import check, open_device, poll_of, poll_one_of, room_for
 
 BYTES = 64
 
@@ -40,7 +40,7 @@ class OwnPair:
     def reused(self, count: int) -> float:
         """Seconds of posting a WRITE that was made before and polling until it has completed."""
         wr = hca.Write(self.source[:], remote=self.target.remote(), signaled=True)
-        post, poll, room = self.qp.post_send, poll_of(self.cq), hca.CompletionBuffer(1)
+        post, poll, room = self.qp.post_send, poll_of(self.cq), room_for(1)
         start = time.perf_counter()
         for _ in range(count):
             post(wr)
@@ -52,7 +52,7 @@ class OwnPair:
 
     def objects(self, count: int) -> float:
         """The same with a work request of its own for each, and a completion to look at."""
-        post, poll, write = self.qp.post_send, self.cq.poll_one, hca.Write
+        post, poll, write = self.qp.post_send, poll_one_of(self.cq), hca.Write
         source, remote, good = self.source[:], self.target.remote(), hca.WcStatus.SUCCESS
         start = time.perf_counter()
         for number in range(count):

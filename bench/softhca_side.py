@@ -6,9 +6,10 @@ import mmap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import softhca as hca
-from bench.fast_calls import Poll, check, open_device, poll_of
+from bench.fast_calls import Poll, check, open_device, poll_of, room_for
 
 Post = Callable[[hca.SendRequest], None]
 
@@ -102,7 +103,7 @@ class Side:
         pair = self.pairs[key]
         qp, plain, signaled = pair.qp, pair.send(False), pair.send(True)
         received, sent = poll_of(qp.recv_cq), poll_of(qp.send_cq)
-        came, went = hca.CompletionBuffer(1), hca.CompletionBuffer(1)
+        came, went = room_for(1), room_for(1)
         recvs = [pair.recv] * BATCH
         turn = self._ping if self.number == 0 else self._pong
         start = time.perf_counter()
@@ -118,18 +119,14 @@ class Side:
         return spent / (count // BATCH * BATCH) / 2
 
     @staticmethod
-    def _ping(
-        post: Post, wr: hca.SendRequest, received: Poll, came: hca.CompletionBuffer, count: int
-    ) -> None:
+    def _ping(post: Post, wr: hca.SendRequest, received: Poll, came: Any, count: int) -> None:
         for _ in range(count):
             post(wr)
             while not received(came):
                 pass
 
     @staticmethod
-    def _pong(
-        post: Post, wr: hca.SendRequest, received: Poll, came: hca.CompletionBuffer, count: int
-    ) -> None:
+    def _pong(post: Post, wr: hca.SendRequest, received: Poll, came: Any, count: int) -> None:
         for _ in range(count):
             while not received(came):
                 pass
@@ -143,7 +140,7 @@ class Side:
             self._receive(pair, lists * LIST)
             return 0.0
         wrs = [pair.send(False)] * (LIST - 1) + [pair.send(True)]
-        post, sent, went = pair.qp.post_send, poll_of(pair.qp.send_cq), hca.CompletionBuffer(LIST)
+        post, sent, went = pair.qp.post_send, poll_of(pair.qp.send_cq), room_for(LIST)
         under_way = 0
         start = time.perf_counter()
         for _ in range(lists):
@@ -168,7 +165,7 @@ class Side:
             if op == "SEND":
                 self._receive(pair, count)
             return 0.0
-        wr, post, went = pair.moving(op), pair.qp.post_send, hca.CompletionBuffer(window)
+        wr, post, went = pair.moving(op), pair.qp.post_send, room_for(window)
         completed = poll_of(pair.qp.send_cq)
         posted = done = taken = 0
         start = time.perf_counter()
@@ -183,7 +180,7 @@ class Side:
 
     def _receive(self, pair: Pair, count: int) -> None:
         """Takes so many messages, and posts their receives again, a list at a time."""
-        received, room = poll_of(pair.qp.recv_cq), hca.CompletionBuffer(4 * LIST)
+        received, room = poll_of(pair.qp.recv_cq), room_for(4 * LIST)
         recvs = [pair.recv] * LIST
         spent = taken = 0
         while count:
