@@ -109,7 +109,7 @@ def peer(channel: SideChannel) -> None:
 
 def _open(channel: SideChannel, capture: str | None) -> Endpoint:
     endpoint = Endpoint(
-        channel, Service.RC, memory_bytes=_MEMORY_BYTES, depth=_DEPTH, capture=capture
+        channel, Service.RC, memory_bytes=_MEMORY_BYTES, depth=_DEPTH, capture=capture, link="udp"
     )
     try:
         endpoint.connect()

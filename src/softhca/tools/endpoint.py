@@ -70,6 +70,7 @@ class Endpoint:
         address: str | None = None,
         capture: str | os.PathLike[str] | None = None,
         mtu: int | None = None,
+        link: str | None = None,
     ) -> None:
         self._channel = channel
         self.service = service
@@ -77,7 +78,7 @@ class Endpoint:
         self.completed = 0
         self.received = 0
         self.send_times_ns: deque[int] = deque(maxlen=_SEND_TIMES)
-        self.device = softhca.open(address, capture=capture, mtu=mtu)
+        self.device = softhca.open(address, capture=capture, mtu=mtu, link=link)
         try:
             self._build(memory_bytes, depth)
         except BaseException:
