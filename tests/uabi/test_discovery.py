@@ -37,6 +37,7 @@ def test_what_devinfo_shows(options: tuple[str, ...]) -> None:
         "PORT_ACTIVE (4)",
         "max_mr_size:\t\t\t0xffffffffffffffff",
         "link_layer:\t\tEthernet",
+        "ATOMIC_HCA (1)",
         "::ffff:127.",
     ):
         assert line in shown

@@ -23,6 +23,8 @@ _VIRTUAL_LANES = 1
 # IB_PORT_CM_SUP: there is a communication manager; and ports have no LID but an IP address.
 _PORT_CAPS = 1 << 16
 _NODE_GUID_BYTES = 8
+# IB_ATOMIC_HCA: atomic among what goes through the adapter, not towards the program's processors.
+_ATOMIC_HCA = 1
 # Counters of bad keys, a system image's GUID, NAKs for receivers that are not ready.
 _CAPS_OF_ALL = 1 << 1 | 1 << 2 | 1 << 11 | 1 << 12
 
@@ -98,7 +100,7 @@ def query_device(call: Call, request: Fields) -> dict[str, Any]:
         "max_qp_rd_atom": attr.max_qp_rd_atom,
         "max_res_rd_atom": reads,
         "max_qp_init_rd_atom": attr.max_qp_init_rd_atom,
-        "atomic_cap": attr.atomic_cap,
+        "atomic_cap": _ATOMIC_HCA,
         "max_mw": attr.max_mw,
         "max_mcast_grp": attr.max_mcast_grp,
         "max_mcast_qp_attach": attr.max_mcast_qp_attach,

@@ -1,0 +1,189 @@
+"""What unmodified programs pay: `python -m bench.user_abi_cost [ROW...]`.
+
+Each figure is taken beside its probe, in turns, in one run; the median of the ratios of all turns
+counts. Exits with 1 where a goal is missed. Needs perftest, libibverbs' headers and a C compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from bench.build import HERE, TOP, built
+from bench.probes import probe
+
+sys.path.insert(0, str(TOP / "tests" / "uabi"))
+
+from pair import run_pair  # noqa: E402
+
+ROUNDS = 5
+MIB = 1 << 20
+DEADLINE_SECONDS = 120
+PORT = 18715
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure, its probe, and what they are to be.
+
+    Attributes:
+        compare: Of the figure and the probe.
+        at_most: What that is to be at most; or `at_least`.
+    """
+
+    name: str
+    unit: str
+    figure: Callable[[], float]
+    probe: Callable[[], float]
+    compare: Callable[[float, float], float]
+    at_most: float | None = None
+    at_least: float | None = None
+    note: str = ""
+
+
+def run(*options: str) -> list[str]:
+    """The beginning of a command under a supervisor."""
+    return [sys.executable, "-m", "softhca", "run", *options, "--"]
+
+
+def output(command: list[str]) -> float:
+    """The number that a program prints."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command}\n{done.stderr}")
+    return float(done.stdout.split()[-1])
+
+
+def program() -> str:
+    """The program of bench/programs."""
+    source = HERE / "programs" / "verbs_calls.c"
+    return str(built("verbs_calls", ["gcc", "-O2", str(source), "-libverbs"], [source]))
+
+
+def perftest(words: str, column: int, options: tuple[str, ...], hosts: int) -> float:
+    """A column of what perftest measures, under one supervisor or under two."""
+    command = [*words.split(), "-F", "-d", "rxe0", "-x", "0", "-p", str(PORT)]
+    if hosts == 2:
+        prefix = run(*options)
+        outcome = run_pair(
+            [*prefix, *command], [*prefix, *command, "127.0.0.1"], PORT, DEADLINE_SECONDS
+        )
+        if outcome.problem:
+            raise RuntimeError(f"{words}: {outcome.problem}\n{outcome.server}\n{outcome.client}")
+        printed = outcome.client
+    else:
+        pair = [sys.executable, str(TOP / "tests" / "uabi" / "pair.py"), *command]
+        done = subprocess.run(
+            [*run(*options), *pair], capture_output=True, text=True, timeout=DEADLINE_SECONDS
+        )
+        if done.returncode:
+            raise RuntimeError(f"{words}\n{done.stdout}\n{done.stderr}")
+        printed = done.stdout.partition("client: ")[2]
+    lines = [line.split() for line in printed.splitlines() if line[:1] == " "]
+    (figures,) = [fields for fields in lines if fields and fields[0].isdigit()]
+    return float(figures[column])
+
+
+def from_python() -> float:
+    """Half a round trip of WRITEs of 2 bytes between two processes that have their adapter."""
+    command = [sys.executable, "-m", "softhca", "perf", "write_lat", "--self", "--json"]
+    done = subprocess.run([*command, "--iters", "2000"], capture_output=True, text=True, check=True)
+    (row,) = json.loads(done.stdout)["rows"]
+    return float(row["t_typical_usec"])
+
+
+def difference(figure: float, other: float) -> float:
+    """How much more it is."""
+    return figure - other
+
+
+def ratio(figure: float, other: float) -> float:
+    """How many times as much it is."""
+    return figure / other
+
+
+def rows() -> Iterator[Row]:
+    """Every row of the table."""
+    calls = program()
+
+    def alone(words: str) -> Callable[[], float]:
+        return lambda: output([calls, *words.split()])
+
+    def under(words: str, *options: str) -> Callable[[], float]:
+        return lambda: output([*run(*options), calls, *words.split()])
+
+    for doorbells, goal in (("written", 5.0), ("asked", None)):
+        yield Row(
+            f"doorbell, {doorbells}",
+            "us",
+            under("doorbell 2000", "--doorbells", doorbells),
+            lambda: 1.0,
+            ratio,
+            at_most=goal,
+            note="median of 2000",
+        )
+    for call in ("getpid", "read"):
+        words = f"{call} 1000000"
+        yield Row(f"{call}(2)", "ns", under(words), alone(words), difference, at_most=200.0)
+    for doorbells in ("written", "asked"):
+        options = ("--doorbells", doorbells)
+        yield Row(
+            f"ib_write_lat, {doorbells}",
+            "us",
+            lambda options=options: perftest("ib_write_lat -n 2000", 4, options, 1),
+            from_python,
+            ratio,
+            at_most=2.0,
+            note="softhca perf, from Python",
+        )
+    for hosts, letter, size in ((1, "m", MIB), (2, "s", 4096)):
+        for doorbells in ("written", "asked"):
+            options = ("--doorbells", doorbells)
+            name, read = probe(letter, size)
+            yield Row(
+                f"ib_write_bw, {hosts} host{'s' * (hosts - 1)}, {doorbells}",
+                "MB/s",
+                lambda options=options, hosts=hosts: (
+                    perftest("ib_write_bw -s 1048576 -n 1000", 3, options, hosts) * 1.048576
+                ),
+                lambda read=read: read() / 1e6,
+                ratio,
+                at_least=0.5,
+                note={"m": "memcpy", "s": "UDP in trains"}[name],
+            )
+
+
+def main(words: list[str]) -> int:
+    """Measures, and prints a table."""
+    missed = 0
+    print(f"{'row':34} {'figure':>9} {'probe':>9}        {'':>6}   goal")
+    for row in rows():
+        if words and not any(word in row.name for word in words):
+            continue
+        turns = []
+        for _ in range(ROUNDS):
+            before = row.probe()
+            figure = row.figure()
+            beside = (before + row.probe()) / 2
+            turns.append((row.compare(figure, beside), figure, beside))
+        value, figure, beside = (statistics.median(column) for column in zip(*turns, strict=True))
+        goal, verdict = "none", "ok"
+        if row.at_most is not None:
+            goal, verdict = f"<= {row.at_most:g}", "ok" if value <= row.at_most else "MISSED"
+        if row.at_least is not None:
+            goal, verdict = f">= {row.at_least:g}", "ok" if value >= row.at_least else "MISSED"
+        missed += verdict == "MISSED"
+        print(
+            f"{row.name:34} {figure:9.2f} {beside:9.2f} {row.unit:5} {value:8.2f}   "
+            f"{goal:8} {verdict:7} {row.note}",
+            flush=True,
+        )
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
