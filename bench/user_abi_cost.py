@@ -12,13 +12,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+
+from tests.uabi.pair import run_pair
 
 from bench.build import HERE, TOP, built
 from bench.probes import probe
-
-sys.path.insert(0, str(TOP / "tests" / "uabi"))
-
-from pair import run_pair  # noqa: E402
 
 ROUNDS = 5
 MIB = 1 << 20
@@ -96,6 +95,16 @@ def from_python() -> float:
     return float(row["t_typical_usec"])
 
 
+def bandwidth(options: tuple[str, ...], hosts: int) -> float:
+    """Of WRITEs of 1 MiB; megabytes a second, where perftest's are of 2^20 bytes."""
+    return perftest("ib_write_bw -s 1048576 -n 1000", 3, options, hosts) * 1.048576
+
+
+def megabytes(read: Callable[[], float]) -> float:
+    """A probe of bytes a second."""
+    return read() / 1e6
+
+
 def difference(figure: float, other: float) -> float:
     """How much more it is."""
     return figure - other
@@ -134,7 +143,7 @@ def rows() -> Iterator[Row]:
         yield Row(
             f"ib_write_lat, {doorbells}",
             "us",
-            lambda options=options: perftest("ib_write_lat -n 2000", 4, options, 1),
+            partial(perftest, "ib_write_lat -n 2000", 4, options, 1),
             from_python,
             ratio,
             at_most=2.0,
@@ -147,10 +156,8 @@ def rows() -> Iterator[Row]:
             yield Row(
                 f"ib_write_bw, {hosts} host{'s' * (hosts - 1)}, {doorbells}",
                 "MB/s",
-                lambda options=options, hosts=hosts: (
-                    perftest("ib_write_bw -s 1048576 -n 1000", 3, options, hosts) * 1.048576
-                ),
-                lambda read=read: read() / 1e6,
+                partial(bandwidth, options, hosts),
+                partial(megabytes, read),
                 ratio,
                 at_least=0.5,
                 note={"m": "memcpy", "s": "UDP in trains"}[name],

@@ -76,6 +76,7 @@ class Fuzzer:
         self.device = os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC)
         self.writes = [form for command in COMMANDS for form in command.writes]
         self.methods = [command.method for command in COMMANDS if command.method is not None]
+        self.last = ""
         self.prepare()
 
     def prepare(self) -> None:
@@ -163,6 +164,7 @@ class Fuzzer:
     def write(self) -> None:
         """Writes a command."""
         form = self.random.choice(self.writes)
+        self.last = f"write {form.number}{' extended' if form.extended else ''}"
         body = self.structure(form.request)
         room = form.response.size
         if form.extended:
@@ -191,6 +193,7 @@ class Fuzzer:
         else:
             method = self.random.choice(self.methods)
             key = (method.object_id, method.method_id)
+            self.last = f"method {key[0]},{key[1]}"
             attributes = [self.attribute(one) for one in method.attributes]
             if attributes and self.random.random() < 0.1:
                 attributes.pop(self.random.randrange(len(attributes)))
@@ -209,6 +212,7 @@ class Fuzzer:
     def invoke_write(self) -> list[dict[str, int]]:
         """The attributes of a command of write(2)."""
         form = self.random.choice(self.writes)
+        self.last = f"invoke {form.number}{' extended' if form.extended else ''}"
         body = self.structure(form.request)
         number = form.number | (EXTENDED if form.extended else 0)
         attributes = [

@@ -5,6 +5,7 @@ Nothing but the standard library: guests run it too.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -107,7 +108,7 @@ class _Process:
     def _read(self) -> None:
         assert self.process.stdout is not None
         with self.process.stdout as out:
-            while octets := out.read1():
+            while octets := os.read(out.fileno(), 65536):
                 self._printed += octets
 
     def end(self, patience: float) -> str:

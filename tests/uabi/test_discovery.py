@@ -78,7 +78,12 @@ except PermissionError:
     print("read-only")
 directory = os.open(top, os.O_DIRECTORY)
 print(os.read(os.open("rxe0/ports/1/state", os.O_RDONLY, dir_fd=directory), 100).decode())
-print(int(open(f"{top}/rxe0/ports/1/hw_counters/rcvd_pkts").read()))
+counters = f"{top}/rxe0/ports/1/hw_counters"
+print(int(open(f"{counters}/rcvd_pkts").read()))
+rxes = "sent_pkts rcvd_pkts duplicate_request out_of_seq_request rcvd_rnr_err send_rnr_err"
+rxes += " rcvd_seq_err ack_deferred retry_exceeded_err retry_rnr_exceeded_err"
+rxes += " completer_retry_err send_err link_downed rdma_recvs lifespan"
+assert set(rxes.split()) <= set(os.listdir(counters)), os.listdir(counters)
 """
     printed = run_under(sys.executable, "-c", program).stdout.split("\n")
     assert printed == ["read-only", "4: ACTIVE", "", "0", ""]

@@ -33,6 +33,7 @@ class SharedDevice:
         max_cqe: As well.
         index: Its number among those of the supervisor.
         name: As ibv_devices shows it. The library's provider recognises it by this.
+        times_down: How often its port went down.
         interface: The network interface that the adapter's address is of; empty if it is unknown.
     """
 
@@ -40,6 +41,7 @@ class SharedDevice:
         self.adapter = adapter
         self.index = index
         self.name = f"rxe{index}"
+        self.times_down = 0
         self.interface = _interface_of(adapter)
         self.hca = adapter.adapter
         limits = adapter.query_device()

@@ -22,6 +22,7 @@ from softhca.uabi.program import Program
 from softhca.uabi.serving import Door, Wire
 from softhca.uabi.shared_device import SharedDevice
 from softhca.verbs.device import Device
+from softhca.verbs.enums import EventType
 
 
 @dataclass
@@ -298,6 +299,7 @@ class Supervisor:
 
     def _tell_all(self, device: SharedDevice, event_type: int, element: int | Device) -> None:
         """Tells of an event of the port or of the device."""
+        device.times_down += event_type == EventType.PORT_ERR
         self._tree.refresh_port(device)
         for context in self._contexts.values():
             if context.device is device:
