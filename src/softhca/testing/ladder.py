@@ -9,7 +9,8 @@ from softhca.testing.record import Record, What
 from softhca.testing.record_text import packet_text, record_text
 from softhca.verbs.gid import GID
 
-_COLUMN = 26
+# Room for most packets: opcode, PSN, payload.
+_COLUMN = 46
 _TOLD = (What.POST, What.COMPLETION, What.STATE, What.EVENT, What.NOTE, What.CREATED, What.KEY)
 
 _STYLE = """
