@@ -21,9 +21,15 @@ T = TypeVar("T")
 
 
 class Objects:
-    """A table of handles. Those of other contexts, or of another kind of object, name nothing."""
+    """A table of handles. Those of other contexts, or of another kind of object, name nothing.
+
+    Attributes:
+        unknown: The errno for a handle that names nothing: EINVAL, but for the methods of ioctl(2),
+            ENOENT.
+    """
 
     def __init__(self) -> None:
+        self.unknown = errno.EINVAL
         self._objects: dict[int, Any] = {}
         self._free: list[int] = []
 
@@ -33,15 +39,17 @@ class Objects:
         self._objects[handle] = thing
         return handle
 
-    def get(self, handle: int, kind: type[T], code: int = errno.EINVAL) -> T:
+    def get(self, handle: int, kind: type[T], unknown: int | None = None) -> T:
         """The object of a handle.
 
         Raises:
-            OSError: `code`, if there is none of that kind.
+            OSError: `unknown`, if there is none; EINVAL, if it is of another kind.
         """
         found = self._objects.get(handle)
+        if found is None:
+            raise refused(self.unknown if unknown is None else unknown, f"{kind.__name__} {handle}")
         if not isinstance(found, kind):
-            raise refused(code, f"{kind.__name__} {handle}")
+            raise refused(errno.EINVAL, f"{kind.__name__} {handle}")
         return found
 
     def destroy(self, handle: int, kind: type[Any]) -> dict[str, int]:

@@ -136,7 +136,12 @@ def _run_method(
                 raise refused(errno.EINVAL, f"attribute {attribute.number} is missing")
             continue
         _take(call, request, attribute, one)
-    answer = call.run(handler, request)
+    objects = call.context.objects
+    objects.unknown = errno.ENOENT
+    try:
+        answer = call.run(handler, request)
+    finally:
+        objects.unknown = errno.EINVAL
     for attribute in method.attributes:
         one = given.get(attribute.number)
         if one is None or (attribute.name not in answer and not _is_structure(attribute)):
