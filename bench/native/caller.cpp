@@ -27,9 +27,10 @@ auto Caller::call(const char* what, Function&& function) {
   }
 }
 
-Caller::Caller(std::size_t bytes, bool udp_only) : source_(bytes, 1), target_(bytes) {
+Caller::Caller(std::size_t bytes, bool udp_only)
+    : udp_only_(udp_only), source_(bytes, 1), target_(bytes) {
   OpenOptions options;
-  options.shortcut = !udp_only;
+  options.shortcut = !udp_only_;
   const DriverError error = open_device(options, device_);
   if (!error.ok()) give_up(error.message);
   const auto pd = call("pd", [](Adapter& adapter, auto) { return adapter.alloc_pd(); });
@@ -63,6 +64,7 @@ void Caller::modify(const QpAttr& attr, std::uint32_t mask) {
 }
 
 void Caller::connect(const Card& peer) {
+  if (!udp_only_) device_.driver->meet(peer.gid);
   QpAttr attr;
   attr.qp_state = QpState::INIT;
   modify(attr, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags);

@@ -44,6 +44,7 @@ class Caller {
   auto call(const char* what, Function&& function);
   void modify(const QpAttr& attr, std::uint32_t mask);
 
+  const bool udp_only_;
   OpenedDevice device_;
   std::vector<std::uint8_t> source_;
   std::vector<std::uint8_t> target_;
