@@ -113,7 +113,7 @@ std::size_t Caller::poll(std::uint32_t cq, std::span<Completion> out) {
 SendWr Caller::send_of_everything(bool signaled) const {
   SendWr wr;
   wr.opcode = WrOpcode::SEND;
-  wr.send_flags = signaled ? kSendSignaled : 0;
+  wr.send_flags = signaled ? static_cast<std::uint32_t>(kSendSignaled) : 0;
   wr.sges = {{reinterpret_cast<std::uint64_t>(source_.data()),
               static_cast<std::uint32_t>(source_.size()), source_mr_.lkey}};
   return wr;
