@@ -58,10 +58,26 @@ def a_fence_waits(fabric: Fabric) -> None:
     assert b.buffer[size - tail : size] == b"\x02" * tail
 
 
+def a_queue_pair_gives_what_it_says(fabric: Fabric) -> None:
+    """A READ is refused by a queue pair that gives no right to it, whatever the region gives."""
+    pair = Pair(fabric)
+    a, b = pair.a, pair.b
+    for qp in (a.qp, b.qp):
+        qp.modify(qp_state=hca.QPState.RESET)
+    a.qp.connect(b.qp.info())
+    b.qp.connect(a.qp.info(), qp_access_flags=hca.Access.REMOTE_WRITE)
+    a.qp.post_send(hca.Write(a.mr[:9], remote=b.mr.remote(), signaled=True))
+    a.next().raise_for_status()
+    a.qp.post_send(hca.Read(a.mr[:9], remote=b.mr.remote()[:9], signaled=True))
+    status = a.next().status
+    assert status is hca.WcStatus.REM_INV_REQ_ERR, f"the READ ended with {status.name}"
+
+
 SCENES: list[Callable[[Fabric], None]] = [
     rnr_retries_are_restored,
     retries_are_restored,
     a_fence_waits,
+    a_queue_pair_gives_what_it_says,
 ]
 
 
