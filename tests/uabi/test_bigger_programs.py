@@ -34,7 +34,7 @@ for size in (8, 1024, 65536):
     mine, all_of_them = bytearray([world.rank]) * (size * world.size), bytearray(size * world.size)
     world.Alltoall(mine, all_of_them)
     assert all_of_them == b"".join(bytes([rank]) * size for rank in range(world.size))
-print("rank", world.rank)
+print(f"rank {world.rank}\\n", end="", flush=True)
 """
 
 
