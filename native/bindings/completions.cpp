@@ -1,9 +1,6 @@
 #include "bindings/completions.hpp"
 
-#include <nanobind/typing.h>
-
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <utility>
 
@@ -21,9 +18,6 @@ nb::object completion_object(nb::handle cls, const Completion& completion, nb::h
 }
 
 namespace {
-
-// Completions that one lock takes; more than most callers ask for.
-constexpr std::size_t kPollBatch = 64;
 
 // A callback that keeps its completion makes a cycle, which the garbage collector must see.
 int traverse_completion(PyObject* self, visitproc visit, void* arg) {
@@ -55,28 +49,6 @@ int clear_hca(PyObject* self) {
     const std::vector<CqeTable::Posted> dropped = nb::inst_ptr<Hca>(self)->cqes.take_everything();
   }
   return 0;
-}
-
-nb::list poll(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::type_object cls,
-              std::uint64_t patience_ns, bool progress) {
-  nb::list out;
-  std::array<Completion, kPollBatch> batch;
-  while (out.size() < max_entries) {
-    const std::size_t wanted = std::min<std::size_t>(kPollBatch, max_entries - out.size());
-    const std::size_t count =
-        progress ? demand(hca.poll(cq, {batch.data(), wanted}, out.size() == 0 ? patience_ns : 0))
-                 : demand(hca.poll_waiting(cq, {batch.data(), wanted}));
-    for (std::size_t i = 0; i < count; ++i) {
-      const Completion& completion = batch[i];
-      CqeTable::Posted posted;
-      if (completion.cqe != 0) {
-        posted = hca.cqes.take(completion.cqe, completion.status == WcStatus::SUCCESS);
-      }
-      out.append(completion_object(cls, completion, posted.cqe));
-    }
-    if (count < wanted) break;
-  }
-  return out;
 }
 
 void bind_completion(nb::module_& module) {
@@ -195,13 +167,8 @@ void tell_forgotten(nb::handle cqe) {
 
 void bind_completions(nb::module_& module, HcaClass& hca) {
   bind_completion(module);
-  module.attr("C") = nb::type_var("C", nb::arg("bound") = nb::type<PolledCompletion>());
-  hca.def("poll_cq", &poll, nb::arg("cq"), nb::arg("max_entries"), nb::arg("cls"),
-          nb::arg("patience_ns") = 0, nb::arg("progress") = true,
-          nb::sig("def poll_cq(self, cq: int, max_entries: int, cls: type[C], "
-                  "patience_ns: int = 0, progress: bool = True) -> list[C]"))
-      .def("destroy_qp", &destroy_qp, nb::arg("qpn"), "Returns callbacks that will never run.",
-           nb::sig("def destroy_qp(self, qpn: int) -> list[typing.Any]"))
+  hca.def("destroy_qp", &destroy_qp, nb::arg("qpn"), "Returns callbacks that will never run.",
+          nb::sig("def destroy_qp(self, qpn: int) -> list[typing.Any]"))
       .def("modify_qp", &modify_qp, nb::arg("qpn"), nb::arg("attr"), nb::arg("mask"),
            "Returns callbacks that will never run; of RESET.",
            nb::sig("def modify_qp(self, qpn: int, attr: QpAttr, mask: int) -> list[typing.Any]"))

@@ -58,12 +58,13 @@ Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out,
 }
 
 Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> out) {
-  const InUse in_use(*this);
-  if (!in_use.status().ok()) return in_use.status();
-  if (guarded_->mutex.try_lock()) {
-    std::unique_lock lock(guarded_->mutex, std::adopt_lock);
+  if (const Status status = usable(); !status.ok()) return status;
+  if (std::unique_lock lock(guarded_->mutex, std::try_to_lock); lock.owns_lock()) {
+    // The adapter is there as long as its device; only its driver may be pulled from under a call.
     Result<std::size_t> polled = guarded_->adapter.poll_cq(cq, out);
     if (!driver_ || !polled.ok() || polled.value > 0) return polled;
+    const InUse in_use(*this);
+    if (!in_use.status().ok()) return in_use.status();
     const Driver::LocalNews news = driver_->fetch_locally();
     if (news.fetched) polled = guarded_->adapter.poll_cq(cq, out);
     lock.unlock();
@@ -74,6 +75,8 @@ Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> ou
     return polled;
   }
   const GilReleased released;
+  const InUse in_use(*this);
+  if (!in_use.status().ok()) return in_use.status();
   const std::lock_guard lock(guarded_->mutex);
   return guarded_->adapter.poll_cq(cq, out);
 }

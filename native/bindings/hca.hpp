@@ -79,6 +79,21 @@ class Hca {
     return outcome;
   }
 
+  // The same without letting the GIL go, for what is quickly done: false, and nothing was called,
+  // if somebody else is at the adapter, or none may be. The caller keeps the device alive.
+  template <class Verb, class Outcome>
+  bool call_at_once(Verb&& verb, Outcome& outcome) {
+    if (!driver_) return false;
+    const InUse in_use(*this);
+    bool due = false;
+    if (!in_use.status().ok() || !driver_->try_with_adapter(verb, outcome, due)) return false;
+    if (due) {
+      const GilReleased released;
+      driver_->pump_transmit();
+    }
+    return true;
+  }
+
   // The same at a time that the caller sets; for simulation only.
   template <class Verb>
   auto call_at(std::uint64_t now_ns, Verb&& verb) {

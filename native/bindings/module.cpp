@@ -21,6 +21,7 @@ NB_MODULE(_adapter, module) {
   bind_queues(hca);
   bind_queue_pairs(hca);
   bind_completions(module, hca);
+  bind_polling(module, hca);
   bind_completion_sinks(module, hca);
   bind_callbacks(module, hca);
   bind_simulation(module, hca);
@@ -28,4 +29,6 @@ NB_MODULE(_adapter, module) {
   bind_invalidation(module, hca);
   bind_uabi_listener(module);
   bind_user_abi(module, hca);
+  bind_quick_methods(module);
+  bind_quick_requests(module);
 }

@@ -20,13 +20,18 @@ namespace softhca {
   throw nb::type_error("wrs must be a work request of this queue, or a list of them");
 }
 
-// The work request in a Python object; not one whose constructor was never called.
+// The work request in a Python object; null if it is none, or its constructor was never called.
+template <class Wr>
+const Wr* find_work_request(nb::handle object) {
+  static auto* const type = reinterpret_cast<PyTypeObject*>(nb::type<Wr>().ptr());
+  if (PyType_IsSubtype(Py_TYPE(object.ptr()), type) == 0 || !nb::inst_ready(object)) return nullptr;
+  return nb::inst_ptr<Wr>(object);
+}
+
 template <class Wr>
 const Wr* work_request(nb::handle object) {
-  const Wr* wr = nullptr;
-  if (!nb::try_cast(object, wr) || wr == nullptr) {
-    refuse_no_work_requests();
-  }
+  const Wr* wr = find_work_request<Wr>(object);
+  if (wr == nullptr) refuse_no_work_requests();
   return wr;
 }
 
@@ -39,56 +44,135 @@ std::uint64_t note_cqe(Hca& hca, nb::handle object, const Wr& wr, PostedTo to) {
   return hca.cqes.add(object.attr("cqe"), object, to, signaled);
 }
 
-// `submit(adapter, list, posted, now_ns, cqes)` posts. A refusal is raised with the work request
-// that it is about; what came before it stays posted.
-template <class Wr, class Submit>
-void post(Hca& hca, nb::handle wrs, PostedTo to, Submit&& submit) {
-  std::size_t posted = 0;
-  auto submit_all = [&](std::span<const Wr* const> list, std::span<const std::uint64_t> cqes) {
-    std::uint64_t order = 0;
-    const Status status = hca.call([&](Adapter& adapter, std::uint64_t now_ns) {
-      order = hca.posted_so_far;
-      const Status outcome = submit(adapter, list, posted, now_ns, cqes);
-      hca.posted_so_far += posted;
-      return outcome;
-    });
-    // A completion may have come already; what was not posted will never have one. Nor will what
-    // another thread has destroyed the queue of, which it leaves to us to tell.
-    std::vector<CqeTable::Posted> gone;
-    for (std::size_t i = 0; i < cqes.size(); ++i) {
-      if (cqes[i] == 0) continue;
-      if (i < posted) {
-        CqeTable::Posted posted_too_late = hca.cqes.posted(cqes[i], to, order + i);
-        if (posted_too_late.cqe.is_valid()) gone.push_back(std::move(posted_too_late));
-      } else {
-        hca.cqes.remove(cqes[i]);
-      }
+// A window or region is a number of its device, and would name another one here.
+inline Status refuse_foreign(const Hca& hca, const SendWr& wr) {
+  if (wr.memory.owner == 0 || wr.memory.owner == hca.identity()) return Status::success();
+  return refuse(EINVAL, wr.opcode == WrOpcode::BIND_MW ? "mw" : "mr", wr.memory.object,
+                "belongs to another device");
+}
+inline Status refuse_foreign(const Hca&, const RecvWr&) { return Status::success(); }
+
+// Posts to the queue of `to`. `posted` says how many were taken before a refusal.
+inline Status submit(Hca& hca, Adapter& adapter, PostedTo to, std::span<const SendWr* const> wrs,
+                     std::size_t& posted, std::uint64_t now_ns,
+                     std::span<const std::uint64_t> cqes = {}) {
+  const auto foreign =
+      std::ranges::find_if(wrs, [&](const SendWr* wr) { return !refuse_foreign(hca, *wr).ok(); });
+  const auto own = wrs.first(static_cast<std::size_t>(foreign - wrs.begin()));
+  const Status status = adapter.post_send(to.number, own, posted, now_ns, cqes);
+  hca.posted_so_far += posted;
+  if (!status.ok() || foreign == wrs.end()) return status;
+  return refuse_foreign(hca, **foreign);
+}
+inline Status submit(Hca& hca, Adapter& adapter, PostedTo to, std::span<const RecvWr* const> wrs,
+                     std::size_t& posted, std::uint64_t now_ns,
+                     std::span<const std::uint64_t> cqes = {}) {
+  const Status status = to.kind == PostedTo::Kind::SHARED
+                            ? adapter.post_srq_recv(to.number, wrs, posted, now_ns, cqes)
+                            : adapter.post_recv(to.number, wrs, posted, now_ns, cqes);
+  hca.posted_so_far += posted;
+  return status;
+}
+
+// Calls `verb(adapter, now_ns)`, without letting the GIL go if nobody else is at the adapter.
+template <class Verb>
+Status call_quickly(Hca& hca, Verb&& verb) {
+  Status status;
+  if (!hca.call_at_once(verb, status)) return hca.call(verb);
+  // Who posts to a full queue until there is room waits for another thread, which has its turn
+  // here.
+  if (!status.ok()) const GilReleased turn_of_others;
+  return status;
+}
+
+// Posts work requests without callbacks.
+template <class Wr>
+Status post_plain(Hca& hca, PostedTo to, std::span<const Wr* const> list, std::size_t& posted) {
+  return call_quickly(hca, [&](Adapter& adapter, std::uint64_t now_ns) {
+    return submit(hca, adapter, to, list, posted, now_ns);
+  });
+}
+
+// The same with their callbacks.
+template <class Wr>
+Status post_noted(Hca& hca, PostedTo to, std::span<const Wr* const> list,
+                  std::span<const nb::handle> objects, std::size_t& posted) {
+  std::vector<std::uint64_t> cqes;
+  cqes.reserve(list.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    cqes.push_back(note_cqe(hca, objects[i], *list[i], to));
+  }
+  std::uint64_t order = 0;
+  const Status status = call_quickly(hca, [&](Adapter& adapter, std::uint64_t now_ns) {
+    order = hca.posted_so_far;
+    return submit(hca, adapter, to, list, posted, now_ns, cqes);
+  });
+  // A completion may have come already; what was not posted will never have one. Nor will what
+  // another thread has destroyed the queue of, which it leaves to us to tell.
+  std::vector<CqeTable::Posted> gone;
+  for (std::size_t i = 0; i < cqes.size(); ++i) {
+    if (cqes[i] == 0) continue;
+    if (i < posted) {
+      CqeTable::Posted posted_too_late = hca.cqes.posted(cqes[i], to, order + i);
+      if (posted_too_late.cqe.is_valid()) gone.push_back(std::move(posted_too_late));
+    } else {
+      hca.cqes.remove(cqes[i]);
     }
-    for (const CqeTable::Posted& one : gone) tell_forgotten(one.cqe);
-    return status;
-  };
-  if (nb::isinstance<Wr>(wrs)) {
-    const std::array<const Wr*, 1> single{work_request<Wr>(wrs)};
-    const std::array<std::uint64_t, 1> cqe{note_cqe(hca, wrs, *single[0], to)};
-    const Status status = submit_all(single, cqe);
-    if (!status.ok()) raise_refusal(status, wrs);
+  }
+  for (const CqeTable::Posted& one : gone) tell_forgotten(one.cqe);
+  return status;
+}
+
+// Work requests of a Python sequence, which it keeps.
+template <class Wr>
+class WorkRequests {
+ public:
+  explicit WorkRequests(nb::handle wrs) {
+    if (!nb::hasattr(wrs, "__iter__")) refuse_no_work_requests();
+    // A tuple of our own, so that nobody takes a work request away while the GIL is released.
+    kept_ = nb::tuple(nb::borrow(wrs));
+    list_.reserve(kept_.size());
+    for (nb::handle wr : kept_) list_.push_back(work_request<Wr>(wr));
+  }
+
+  std::span<const Wr* const> list() const { return list_; }
+  nb::handle object(std::size_t index) const { return kept_[index]; }
+  bool has_cqe() const {
+    return std::ranges::any_of(list_, [](const Wr* wr) { return wr->has_cqe; });
+  }
+
+  Status post(Hca& hca, PostedTo to, std::size_t& posted) const {
+    if (!has_cqe()) return post_plain<Wr>(hca, to, list_, posted);
+    const std::vector<nb::handle> objects(kept_.begin(), kept_.end());
+    return post_noted<Wr>(hca, to, list_, objects, posted);
+  }
+
+ private:
+  nb::tuple kept_;
+  std::vector<const Wr*> list_;
+};
+
+// A single work request.
+template <class Wr>
+Status post_one(Hca& hca, nb::handle object, const Wr* wr, PostedTo to) {
+  std::size_t posted = 0;
+  const std::array<const Wr*, 1> list{wr};
+  if (!wr->has_cqe) return post_plain<Wr>(hca, to, list, posted);
+  const std::array<nb::handle, 1> objects{object};
+  return post_noted<Wr>(hca, to, list, objects, posted);
+}
+
+// A refusal is raised with the work request that it is about; what came before it stays posted.
+template <class Wr>
+void post(Hca& hca, nb::handle wrs, PostedTo to) {
+  if (const Wr* wr = find_work_request<Wr>(wrs); wr != nullptr) {
+    if (const Status status = post_one(hca, wrs, wr, to); !status.ok()) raise_refusal(status, wrs);
     return;
   }
-  if (!nb::hasattr(wrs, "__iter__")) refuse_no_work_requests();
-  // A tuple of our own, so that nobody takes a work request away while the GIL is released.
-  const nb::tuple kept(nb::borrow(wrs));
-  std::vector<const Wr*> list;
-  list.reserve(kept.size());
-  for (nb::handle wr : kept) {
-    list.push_back(work_request<Wr>(wr));
-  }
-  std::vector<std::uint64_t> cqes;
-  cqes.reserve(kept.size());
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    cqes.push_back(note_cqe(hca, kept[i], *list[i], to));
-  }
-  const Status status = submit_all(list, cqes);
-  if (!status.ok()) raise_refusal(status, kept[posted]);
+  const WorkRequests<Wr> many(wrs);
+  std::size_t posted = 0;
+  const Status status = many.post(hca, to, posted);
+  if (!status.ok()) raise_refusal(status, many.object(posted));
 }
 
 }  // namespace softhca

@@ -1,49 +1,40 @@
-#include <algorithm>
-#include <span>
-
 #include "bindings/module.hpp"
-#include "bindings/post.hpp"
+#include "bindings/post_many.hpp"
 #include "bindings/verb.hpp"
 
 namespace softhca {
 namespace {
 
-// A window or region is a number of its device, and would name another one here.
-Status post_own(const Hca& hca, Adapter& adapter, std::uint32_t qpn,
-                std::span<const SendWr* const> list, std::size_t& posted, std::uint64_t now_ns,
-                std::span<const std::uint64_t> cqes) {
-  const auto foreign = std::ranges::find_if(list, [&hca](const SendWr* wr) {
-    return wr->memory.owner != 0 && wr->memory.owner != hca.identity();
-  });
-  const auto own = list.first(static_cast<std::size_t>(foreign - list.begin()));
-  const Status status = adapter.post_send(qpn, own, posted, now_ns, cqes);
-  if (!status.ok() || foreign == list.end()) return status;
-  return refuse(EINVAL, (*foreign)->opcode == WrOpcode::BIND_MW ? "mw" : "mr",
-                (*foreign)->memory.object, "belongs to another device");
-}
-
 void bind_posting(HcaClass& hca) {
+  using Kind = PostedTo::Kind;
   hca.def(
          "post_send",
          [](Hca& self, std::uint32_t qpn, nb::handle wrs) {
-           post<SendWr>(self, wrs, {PostedTo::Kind::SEND, qpn},
-                        [&, qpn](Adapter& adapter, auto list, std::size_t& posted,
-                                 std::uint64_t now_ns, auto cqes) {
-                          return post_own(self, adapter, qpn, list, posted, now_ns, cqes);
-                        });
+           post<SendWr>(self, wrs, {Kind::SEND, qpn});
          },
          nb::arg("qpn"), nb::arg("wrs").none(),
          nb::sig("def post_send(self, qpn: int, wrs: SendWr | Sequence[SendWr]) -> None"))
       .def(
           "post_recv",
           [](Hca& self, std::uint32_t qpn, nb::handle wrs) {
-            post<RecvWr>(
-                self, wrs, {PostedTo::Kind::RECEIVE, qpn},
-                [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns,
-                    auto cqes) { return adapter.post_recv(qpn, list, posted, now_ns, cqes); });
+            post<RecvWr>(self, wrs, {Kind::RECEIVE, qpn});
           },
           nb::arg("qpn"), nb::arg("wrs").none(),
-          nb::sig("def post_recv(self, qpn: int, wrs: RecvWr | Sequence[RecvWr]) -> None"));
+          nb::sig("def post_recv(self, qpn: int, wrs: RecvWr | Sequence[RecvWr]) -> None"))
+      .def(
+          "post_send_many",
+          [](Hca& self, std::uint32_t qpn, nb::handle wrs, nb::handle wr_ids) {
+            post_send_many(self, {Kind::SEND, qpn}, wrs, wr_ids);
+          },
+          nb::arg("qpn"), nb::arg("wrs").none(), nb::arg("wr_ids").none(),
+          nb::sig("def post_send_many(self, qpn: int, wrs: object, wr_ids: object) -> None"))
+      .def(
+          "post_recv_many",
+          [](Hca& self, std::uint32_t qpn, nb::handle wrs, nb::handle wr_ids) {
+            post_recv_many(self, {Kind::RECEIVE, qpn}, wrs, wr_ids);
+          },
+          nb::arg("qpn"), nb::arg("wrs").none(), nb::arg("wr_ids").none(),
+          nb::sig("def post_recv_many(self, qpn: int, wrs: object, wr_ids: object) -> None"));
 }
 
 // The queue pair joins in the adapter, and the adapter's address in the network.

@@ -1,5 +1,5 @@
 #include "bindings/module.hpp"
-#include "bindings/post.hpp"
+#include "bindings/post_many.hpp"
 #include "bindings/verb.hpp"
 
 namespace softhca {
@@ -28,13 +28,17 @@ void bind_queues(HcaClass& hca) {
       .def(
           "post_srq_recv",
           [](Hca& self, std::uint32_t srq, nb::handle wrs) {
-            post<RecvWr>(
-                self, wrs, {PostedTo::Kind::SHARED, srq},
-                [=](Adapter& adapter, auto list, std::size_t& posted, std::uint64_t now_ns,
-                    auto cqes) { return adapter.post_srq_recv(srq, list, posted, now_ns, cqes); });
+            post<RecvWr>(self, wrs, {PostedTo::Kind::SHARED, srq});
           },
           nb::arg("srq"), nb::arg("wrs").none(),
-          nb::sig("def post_srq_recv(self, srq: int, wrs: RecvWr | Sequence[RecvWr]) -> None"));
+          nb::sig("def post_srq_recv(self, srq: int, wrs: RecvWr | Sequence[RecvWr]) -> None"))
+      .def(
+          "post_srq_recv_many",
+          [](Hca& self, std::uint32_t srq, nb::handle wrs, nb::handle wr_ids) {
+            post_recv_many(self, {PostedTo::Kind::SHARED, srq}, wrs, wr_ids);
+          },
+          nb::arg("srq"), nb::arg("wrs").none(), nb::arg("wr_ids").none(),
+          nb::sig("def post_srq_recv_many(self, srq: int, wrs: object, wr_ids: object) -> None"));
 }
 
 }  // namespace softhca

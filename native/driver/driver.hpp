@@ -77,6 +77,18 @@ class Driver {
     return result;
   }
 
+  // The same for callers who cannot wait: false, and nothing was called, if somebody else is at the
+  // adapter. What is left for the engine, if `due` says that there is anything, pump_transmit()
+  // does.
+  template <class Function, class Outcome>
+  bool try_with_adapter(Function&& function, Outcome& outcome, bool& due) {
+    const std::unique_lock lock(guarded_->mutex, std::try_to_lock);
+    if (!lock.owns_lock()) return false;
+    const std::uint64_t now_ns = monotonic_ns();
+    outcome = function(guarded_->adapter, now_ns);
+    due = settle_locally(now_ns);
+    return true;
+  }
   // Adapter::poll_cq() that makes progress itself when it finds nothing.
   Result<std::size_t> poll_cq(std::uint32_t cq, std::span<Completion> out);
 

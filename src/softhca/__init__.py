@@ -65,6 +65,15 @@ from softhca.verbs.opening import open
 from softhca.verbs.pd import PD
 from softhca.verbs.qp import QP
 from softhca.verbs.qp_info import QP_INFO_BYTES, QPInfo
+from softhca.verbs.records import (
+    RECV_DTYPE,
+    RECV_FORMAT,
+    SEND_DTYPE,
+    SEND_FORMAT,
+    WC_DTYPE,
+    WC_FORMAT,
+    CompletionBuffer,
+)
 from softhca.verbs.remote_memory import RemoteMemory
 from softhca.verbs.srq import SRQ
 from softhca.verbs.wc import WC, CompletionError
@@ -96,8 +105,14 @@ __all__ = [
     "PD",
     "QP",
     "QP_INFO_BYTES",
+    "RECV_DTYPE",
+    "RECV_FORMAT",
+    "SEND_DTYPE",
+    "SEND_FORMAT",
     "SRQ",
     "WC",
+    "WC_DTYPE",
+    "WC_FORMAT",
     "XRCD",
     "AHAttr",
     "Access",
@@ -112,6 +127,7 @@ __all__ = [
     "CallbackCQ",
     "CmpSwap",
     "CompChannel",
+    "CompletionBuffer",
     "CompletionError",
     "Counters",
     "Cqe",

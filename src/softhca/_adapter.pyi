@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 import enum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 
 def raise_as(cls: type) -> None:
@@ -1407,9 +1407,15 @@ class Hca:
 
     def post_srq_recv(self, srq: int, wrs: RecvWr | Sequence[RecvWr]) -> None: ...
 
+    def post_srq_recv_many(self, srq: int, wrs: object, wr_ids: object) -> None: ...
+
     def post_send(self, qpn: int, wrs: SendWr | Sequence[SendWr]) -> None: ...
 
     def post_recv(self, qpn: int, wrs: RecvWr | Sequence[RecvWr]) -> None: ...
+
+    def post_send_many(self, qpn: int, wrs: object, wr_ids: object) -> None: ...
+
+    def post_recv_many(self, qpn: int, wrs: object, wr_ids: object) -> None: ...
 
     def create_qp(self, init: QpInit) -> int:
         """Returns the QPN; `init.cap` becomes what was given."""
@@ -1427,8 +1433,6 @@ class Hca:
 
     def detach_mcast(self, qpn: int, gid: bytes) -> None: ...
 
-    def poll_cq(self, cq: int, max_entries: int, cls: type[C], patience_ns: int = 0, progress: bool = True) -> list[C]: ...
-
     def destroy_qp(self, qpn: int) -> list[Any]:
         """Returns callbacks that will never run."""
 
@@ -1444,6 +1448,12 @@ class Hca:
 
     def take_all_cqes(self) -> list[Any]:
         """Callbacks of a device that was closed."""
+
+    def poll_cq(self, cq: int, max_entries: int, cls: type[C], patience_ns: int = 0, progress: bool = True) -> list[C]: ...
+
+    def poll_one(self, cq: int, cls: type[C]) -> C | None: ...
+
+    def poll_into(self, cq: int, into: CompletionRecords) -> int: ...
 
     def create_channel(self) -> tuple[CompletionChannel, int]:
         """A channel, and the number that attach_cq() takes."""
@@ -1560,6 +1570,26 @@ class Completion:
     def timestamp_ns(self) -> int: ...
 
 C = TypeVar("C", bound=Completion)
+
+class CompletionRecords:
+    """Room for completions as records."""
+
+    @overload
+    def __init__(self, room: int) -> None: ...
+
+    @overload
+    def __init__(self, buffer: memoryview) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def completion(self, index: int, cls: type[C]) -> C: ...
+
+    def wr_ids(self, count: int) -> list[int]: ...
+
+    def first_error(self, count: int) -> int:
+        """Index of the first that did not succeed; -1 if all did."""
+
+def store_completion(completion: Completion, into: CompletionRecords, index: int) -> None: ...
 
 class CompletionChannel:
     """Events of armed CQs, with a descriptor."""
@@ -1974,3 +2004,11 @@ class DoorbellWatch:
     def remove(self, inode: int) -> None: ...
 
     def close(self) -> None: ...
+
+def quicken(cls: type) -> None:
+    """Gives QP, SRQ and CQ their quick methods. Once each."""
+
+def quicken_requests(sge: type, remote: type, cqe: type, *classes: type) -> None:
+    """
+    Gives work requests their quick constructors; names the classes of their arguments.
+    """

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from softhca import _adapter
@@ -106,7 +107,9 @@ class Crew:
         """Waits until all threads but the calling one have ended, or `time.monotonic()` is late."""
         for thread in list(self._threads):
             if thread is not threading.current_thread():
-                thread.join(max(0.0, deadline - time.monotonic()))
+                # One that another is just starting cannot be joined, and finds nothing to do.
+                with suppress(RuntimeError):
+                    thread.join(max(0.0, deadline - time.monotonic()))
 
 
 _all_crews: weakref.WeakSet[Crews] = weakref.WeakSet()

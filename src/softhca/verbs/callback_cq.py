@@ -16,10 +16,12 @@ from softhca.verbs.checks import unsigned
 from softhca.verbs.cq import CQ
 from softhca.verbs.enums import NotifyFlags
 from softhca.verbs.errors import VerbsError
+from softhca.verbs.records import CompletionBuffer
 from softhca.verbs.wc import WC
 
 if TYPE_CHECKING:
     from softhca.verbs.device import Device
+    from softhca.verbs.records import Records
 
 # Told of an exception, the completion, and the work request, which is None if it had no callback.
 ExceptionHook = Callable[[BaseException, WC, Any], object]
@@ -216,6 +218,14 @@ class CallbackCQ(CQ):
     def poll(self, max_entries: int = 16) -> list[WC]:
         """Refused: completions go to callbacks."""
         self._refuse("poll()")
+
+    def poll_one(self) -> WC | None:
+        """Refused: completions go to callbacks."""
+        self._refuse("poll_one()")
+
+    def poll_into(self, buffer: CompletionBuffer | Records) -> int:
+        """Refused: completions go to callbacks."""
+        self._refuse("poll_into()")
 
     def req_notify(self, flags: int = NotifyFlags.NEXT_COMP) -> int:
         """Refused: the poll context arms the queue."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from softhca import _adapter
 from softhca.completion.awaiting import Dispatcher
 from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.checks import unsigned
@@ -12,11 +13,13 @@ from softhca.verbs.comp_channel import CompChannel
 from softhca.verbs.enums import NotifyFlags
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.lifetime import VerbsObject, alive
+from softhca.verbs.records import CompletionBuffer
 from softhca.verbs.wc import WC
 
 if TYPE_CHECKING:
     from softhca.verbs.callback_cq import CallbackCQ
     from softhca.verbs.device import Device
+    from softhca.verbs.records import Records
 
 
 class CQ(VerbsObject):
@@ -133,6 +136,36 @@ class CQ(VerbsObject):
         polled = self._hca.poll_cq(self._handle, max_entries - len(wcs), WC)
         return wcs + [wc for wc in polled if not dispatcher.hand_to_awaiter(wc)]
 
+    def poll_one(self) -> WC | None:
+        """Takes the oldest completion; None if there is none, after progress as in `poll`."""
+        if self._dispatcher is not None:
+            wcs = self._poll_beside_tasks(self._dispatcher, 1)
+            return wcs[0] if wcs else None
+        return self._hca.poll_one(self._handle, WC)
+
+    def poll_into(self, buffer: CompletionBuffer | Records) -> int:
+        """Takes completions into records, as many as fit, the oldest first.
+
+        No object is made for them. Their callbacks (`cqe`), if they have any, are let go.
+
+        Args:
+            buffer: A `CompletionBuffer`, which is fastest; or a writable array of `WC_DTYPE`, or
+                its bytes.
+
+        Returns:
+            How many records were filled, from the first on; those behind are as they were.
+
+        Raises:
+            VerbsError: EINVAL, if the buffer is read-only, or no array of records.
+        """
+        into = buffer if isinstance(buffer, CompletionBuffer) else CompletionBuffer(buffer)
+        if self._dispatcher is None:
+            return self._hca.poll_into(self._handle, into)
+        wcs = self._poll_beside_tasks(self._dispatcher, len(into))
+        for index, wc in enumerate(wcs):
+            _adapter.store_completion(wc, into, index)
+        return len(wcs)
+
     def req_notify(self, flags: int = NotifyFlags.NEXT_COMP) -> int:
         """Arms the queue for one event at the next completion that is added (ib_req_notify_cq).
 
@@ -233,3 +266,6 @@ class CQ(VerbsObject):
 
     def __repr__(self) -> str:
         return f"<CQ {self._handle}>"
+
+
+_adapter.quicken(CQ)

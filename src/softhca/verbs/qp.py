@@ -23,6 +23,7 @@ from softhca.verbs.lifetime import VerbsObject, alive
 from softhca.verbs.mr import MR
 from softhca.verbs.mw import MW, BindInfo
 from softhca.verbs.qp_info import QPInfo
+from softhca.verbs.records import SEND_DTYPE, receives_of, view_of
 from softhca.verbs.remote_memory import RemoteMemory
 from softhca.verbs.srq import SRQ
 from softhca.verbs.wr import Recv, SendRequest
@@ -30,6 +31,7 @@ from softhca.verbs.wr import Recv, SendRequest
 if TYPE_CHECKING:
     from softhca.verbs.device import Device
     from softhca.verbs.pd import PD
+    from softhca.verbs.records import Records, WrIds
     from softhca.verbs.xrcd import XRCD
 
 
@@ -229,14 +231,17 @@ class QP(AwaitedWork, VerbsObject):
             self._refuse_foreign_handles(wrs)
         self._hca.post_send(self._qpn, wrs)
 
-    def _refuse_foreign_handles(self, wrs: SendRequest | Sequence[SendRequest]) -> None:
+    def _refuse_foreign_handles(
+        self, wrs: SendRequest | Sequence[SendRequest], by_index: bool = False
+    ) -> None:
         # A handle is a number of its device, and would name another one here.
         listed = (wrs,) if isinstance(wrs, SendRequest) else wrs
         for index, wr in enumerate(listed):
             ah = wr.ah if isinstance(wr, SendRequest) else None
             if ah is not None and not ah.closed and ah._hca is not self._hca:
                 self._hca.post_send(self._qpn, listed[:index])
-                raise VerbsError(errno.EINVAL, "ah", None, "belongs to another device", bad_wr=wr)
+                bad = index if by_index else wr
+                raise VerbsError(errno.EINVAL, "ah", None, "belongs to another device", bad_wr=bad)
 
     def post_recv(self, wrs: Recv | Sequence[Recv]) -> None:
         """Posts a receive, or several in order.
@@ -246,6 +251,43 @@ class QP(AwaitedWork, VerbsObject):
                 too many entries. `bad_wr` is the one that was refused.
         """
         self._hca.post_recv(self._qpn, wrs)
+
+    def post_send_many(
+        self, wrs: SendRequest | Sequence[SendRequest] | Records, wr_ids: WrIds | None = None
+    ) -> None:
+        """Posts many work requests in order, without an object for each.
+
+        Args:
+            wrs: An array of `SEND_DTYPE`, or its bytes; a sequence of work requests; or one, which
+                is posted once for each of `wr_ids`.
+            wr_ids: Instead of the numbers that `wrs` has: the first, from which they are counted
+                up, or one for each.
+
+        Raises:
+            VerbsError: As `post_send`; EINVAL besides, if the array is of another type, or there
+                are not as many `wr_ids`. `bad_wr` is the index of the one that was refused, which
+                is how many were posted.
+        """
+        if not isinstance(wrs, SendRequest | list | tuple):
+            wrs = view_of("wrs", wrs, SEND_DTYPE, 80)
+        elif self.type is QPType.UD and not self._closed:
+            self._refuse_foreign_handles(wrs, by_index=True)
+        self._hca.post_send_many(self._qpn, wrs, wr_ids)
+
+    def post_recv_many(
+        self, wrs: Recv | Sequence[Recv] | Records, wr_ids: WrIds | None = None
+    ) -> None:
+        """Posts many receives in order, without an object for each.
+
+        Args:
+            wrs: An array of `RECV_DTYPE`, or its bytes; a sequence of receives; or one, which is
+                posted once for each of `wr_ids`.
+            wr_ids: As for `post_send_many`.
+
+        Raises:
+            VerbsError: As `post_recv`, and as `post_send_many`.
+        """
+        self._hca.post_recv_many(self._qpn, receives_of(wrs), wr_ids)
 
     def bind_mw(
         self,
@@ -322,3 +364,6 @@ class QP(AwaitedWork, VerbsObject):
 
     def __repr__(self) -> str:
         return f"<QP {self._qpn:#x} {self.type.name}>"
+
+
+_adapter.quicken(QP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from softhca import _adapter
 from softhca.completion.cqe import Cqe, tell_forgotten
 from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.attributes import SRQAttr
@@ -12,10 +13,12 @@ from softhca.verbs.checks import unsigned
 from softhca.verbs.cq import CQ
 from softhca.verbs.enums import SRQAttrMask
 from softhca.verbs.lifetime import VerbsObject, alive
+from softhca.verbs.records import receives_of
 from softhca.verbs.wr import Recv
 
 if TYPE_CHECKING:
     from softhca.verbs.pd import PD
+    from softhca.verbs.records import Records, WrIds
     from softhca.verbs.xrcd import XRCD
 
 
@@ -77,6 +80,12 @@ class SRQ(VerbsObject):
         """
         self._hca.post_srq_recv(self.handle, wrs)
 
+    def post_recv_many(
+        self, wrs: Recv | Sequence[Recv] | Records, wr_ids: WrIds | None = None
+    ) -> None:
+        """Posts many receives in order, without an object for each; as `qp.post_recv_many`."""
+        self._hca.post_srq_recv_many(self.handle, receives_of(wrs), wr_ids)
+
     def modify(self, *, srq_limit: int | None = None, max_wr: int | None = None) -> None:
         """Arms the limit event, or resizes.
 
@@ -103,3 +112,6 @@ class SRQ(VerbsObject):
 
     def __repr__(self) -> str:
         return f"<SRQ {self.handle}>"
+
+
+_adapter.quicken(SRQ)

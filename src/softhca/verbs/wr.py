@@ -351,3 +351,8 @@ class Recv(_adapter.RecvWr):
 
     def __repr__(self) -> str:
         return f"Recv({self.byte_count} bytes, wr_id={self.wr_id:#x})"
+
+
+_adapter.quicken_requests(
+    Sge, RemoteMemory, Cqe, Send, SendImm, SendInv, Write, WriteImm, Read, Recv
+)

@@ -1,0 +1,140 @@
+#include "bindings/polling.hpp"
+
+#include <nanobind/typing.h>
+
+#include <algorithm>
+
+#include "bindings/module.hpp"
+
+namespace softhca {
+
+nb::list poll_list(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::handle cls,
+                   std::uint64_t patience_ns, bool progress) {
+  nb::list out;
+  poll_each(hca, cq, max_entries, patience_ns, progress, [&](const Completion& completion) {
+    const CqeTable::Posted posted = take_cqe(hca, completion);
+    out.append(completion_object(cls, completion, posted.cqe));
+  });
+  return out;
+}
+
+nb::object poll_one(Hca& hca, std::uint32_t cq, nb::handle cls) {
+  nb::object out = nb::none();
+  poll_each(hca, cq, 1, 0, true, [&](const Completion& completion) {
+    const CqeTable::Posted posted = take_cqe(hca, completion);
+    out = completion_object(cls, completion, posted.cqe);
+  });
+  return out;
+}
+
+std::size_t poll_records(Hca& hca, std::uint32_t cq, char* records, std::size_t room) {
+  // What callbacks are let go of may run Python code: when the records are complete.
+  std::vector<CqeTable::Posted> dropped;
+  char* at = records;
+  return poll_each(hca, cq, room, 0, true, [&](const Completion& completion) {
+    const CompletionRecord record = to_record(completion);
+    std::memcpy(at, &record, sizeof record);
+    at += sizeof record;
+    if (completion.cqe != 0) dropped.push_back(take_cqe(hca, completion));
+  });
+}
+
+CompletionRecords::CompletionRecords(nb::handle buffer) {
+  if (PyObject_GetBuffer(buffer.ptr(), &buffer_, PyBUF_WRITABLE) != 0) throw nb::python_error();
+  data_ = static_cast<char*>(buffer_.buf);
+  room_ = static_cast<std::size_t>(buffer_.len) / sizeof(CompletionRecord);
+}
+
+CompletionRecords::~CompletionRecords() {
+  if (buffer_.obj != nullptr) PyBuffer_Release(&buffer_);
+}
+
+namespace {
+
+// The records as bytes, for who reads them with NumPy or struct.
+int export_records(PyObject* self, Py_buffer* view, int flags) {
+  if (!nb::inst_ready(self)) {
+    PyErr_SetString(PyExc_BufferError, "was never constructed");
+    return -1;
+  }
+  auto* records = nb::inst_ptr<CompletionRecords>(self);
+  return PyBuffer_FillInfo(view, self, records->data(),
+                           static_cast<Py_ssize_t>(records->room() * sizeof(CompletionRecord)), 0,
+                           flags);
+}
+
+PyType_Slot records_slots[] = {
+    {Py_bf_getbuffer, reinterpret_cast<void*>(export_records)},
+    {0, nullptr},
+};
+
+std::size_t checked(const CompletionRecords& records, std::uint64_t count) {
+  if (count > records.room()) {
+    demand(refuse(EINVAL, "count", count, "is above the room for completions"));
+  }
+  return count;
+}
+
+void bind_records(nb::module_& module) {
+  nb::class_<CompletionRecords>(module, "CompletionRecords", nb::type_slots(records_slots),
+                                "Room for completions as records.")
+      .def(nb::init<std::size_t>(), nb::arg("room"))
+      .def(
+          "__init__",
+          [](CompletionRecords* self, nb::handle buffer) { new (self) CompletionRecords(buffer); },
+          nb::arg("buffer"), nb::sig("def __init__(self, buffer: memoryview) -> None"))
+      .def("__len__", &CompletionRecords::room)
+      .def(
+          "completion",
+          [](const CompletionRecords& self, std::uint64_t index, nb::type_object cls) {
+            return completion_object(cls, to_completion(self.at(checked(self, index + 1) - 1)), {});
+          },
+          nb::arg("index"), nb::arg("cls"),
+          nb::sig("def completion(self, index: int, cls: type[C]) -> C"))
+      .def(
+          "wr_ids",
+          [](const CompletionRecords& self, std::uint64_t count) {
+            nb::list out;
+            for (std::size_t i = 0; i < checked(self, count); ++i) out.append(self.at(i).wr_id);
+            return out;
+          },
+          nb::arg("count"), nb::sig("def wr_ids(self, count: int) -> list[int]"))
+      .def(
+          "first_error",
+          [](const CompletionRecords& self, std::uint64_t count) -> std::int64_t {
+            for (std::size_t i = 0; i < checked(self, count); ++i) {
+              if (self.at(i).status != 0) return static_cast<std::int64_t>(i);
+            }
+            return -1;
+          },
+          nb::arg("count"), "Index of the first that did not succeed; -1 if all did.");
+  module.def(
+      "store_completion",
+      [](const PolledCompletion& completion, CompletionRecords& into, std::uint64_t index) {
+        const CompletionRecord record = to_record(completion);
+        checked(into, index + 1);
+        std::memcpy(into.data() + index * sizeof record, &record, sizeof record);
+      },
+      nb::arg("completion"), nb::arg("into"), nb::arg("index"));
+}
+
+}  // namespace
+
+void bind_polling(nb::module_& module, HcaClass& hca) {
+  module.attr("C") = nb::type_var("C", nb::arg("bound") = nb::type<PolledCompletion>());
+  bind_records(module);
+  hca.def("poll_cq", &poll_list, nb::arg("cq"), nb::arg("max_entries"), nb::arg("cls"),
+          nb::arg("patience_ns") = 0, nb::arg("progress") = true,
+          nb::sig("def poll_cq(self, cq: int, max_entries: int, cls: type[C], "
+                  "patience_ns: int = 0, progress: bool = True) -> list[C]"))
+      .def("poll_one", &poll_one, nb::arg("cq"), nb::arg("cls"),
+           nb::sig("def poll_one(self, cq: int, cls: type[C]) -> C | None"))
+      .def(
+          "poll_into",
+          [](Hca& self, std::uint32_t cq, CompletionRecords& into) {
+            return poll_records(self, cq, into.data(), into.room());
+          },
+          nb::arg("cq"), nb::arg("into"));
+}
+
+}  // namespace softhca

@@ -1,0 +1,92 @@
+// Polling: completions as objects, and as records.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <span>
+
+#include "bindings/completions.hpp"
+#include "bindings/hca.hpp"
+#include "bindings/records.hpp"
+#include "bindings/refusal.hpp"
+
+namespace softhca {
+
+// Completions that one lock takes; more than most callers ask for.
+constexpr std::size_t kPollBatch = 64;
+
+// Room for completions that nobody fills before they are polled.
+class PollRoom {
+ public:
+  PollRoom() {}  // NOLINT(modernize-use-equals-default): leaves the room as it is.
+  std::span<Completion> first(std::size_t count) { return {entries_, count}; }
+  const Completion& operator[](std::size_t index) const { return entries_[index]; }
+
+ private:
+  static_assert(std::is_trivially_destructible_v<Completion>);
+  union {
+    Completion entries_[kPollBatch];
+  };
+};
+
+// Takes up to `max_entries` and calls `take(completion)` for each, with the GIL held; returns how
+// many. One that finds nothing makes progress first.
+template <class Take>
+std::size_t poll_each(Hca& hca, std::uint32_t cq, std::uint64_t max_entries,
+                      std::uint64_t patience_ns, bool progress, Take&& take) {
+  PollRoom room;
+  std::size_t total = 0;
+  while (total < max_entries) {
+    const std::size_t wanted = std::min<std::uint64_t>(kPollBatch, max_entries - total);
+    const std::size_t count =
+        progress ? demand(hca.poll(cq, room.first(wanted), total == 0 ? patience_ns : 0))
+                 : demand(hca.poll_waiting(cq, room.first(wanted)));
+    for (std::size_t i = 0; i < count; ++i) take(room[i]);
+    total += count;
+    if (count < wanted) break;
+  }
+  return total;
+}
+
+// Takes the callback of a completion out of the table; null if it has none.
+inline CqeTable::Posted take_cqe(Hca& hca, const Completion& completion) {
+  if (completion.cqe == 0) return {};
+  return hca.cqes.take(completion.cqe, completion.status == WcStatus::SUCCESS);
+}
+
+nb::list poll_list(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::handle cls,
+                   std::uint64_t patience_ns = 0, bool progress = true);
+// The oldest completion, or None.
+nb::object poll_one(Hca& hca, std::uint32_t cq, nb::handle cls);
+// Into room for so many records.
+std::size_t poll_records(Hca& hca, std::uint32_t cq, char* records, std::size_t room);
+
+// Room for records: of its own, or of a writable buffer that it holds.
+class CompletionRecords {
+ public:
+  explicit CompletionRecords(std::size_t room) : own_(room), data_(bytes_of(own_)), room_(room) {}
+  explicit CompletionRecords(nb::handle buffer);
+  ~CompletionRecords();
+  CompletionRecords(const CompletionRecords&) = delete;
+  CompletionRecords& operator=(const CompletionRecords&) = delete;
+
+  char* data() { return data_; }
+  std::size_t room() const { return room_; }
+  CompletionRecord at(std::size_t index) const {
+    CompletionRecord record;
+    std::memcpy(&record, data_ + index * sizeof record, sizeof record);
+    return record;
+  }
+
+ private:
+  static char* bytes_of(std::vector<CompletionRecord>& records) {
+    return reinterpret_cast<char*>(records.data());
+  }
+
+  std::vector<CompletionRecord> own_;
+  Py_buffer buffer_{};
+  char* data_;
+  std::size_t room_;
+};
+
+}  // namespace softhca

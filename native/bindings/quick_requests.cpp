@@ -1,0 +1,327 @@
+// Work requests that are made without Python code on the way.
+//
+// quicken_request(Write, WrOpcode.RDMA_WRITE, ...) gives a Python class a vectorcall: what runs
+// when the class is called. It knows the ordinary arguments: parts of regions, a RemoteMemory,
+// integers in range, True and False. It makes what the class's constructor would make. Whatever
+// else it meets, it leaves to the constructor, which remains the definition of the class, and which
+// subclasses run.
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+
+#include "bindings/module.hpp"
+#include "bindings/slots.hpp"
+#include "queue/work_request.hpp"
+
+namespace softhca {
+namespace {
+
+// Names of keywords, which the compiler of Python interns like these.
+struct Names {
+  static PyObject* intern(const char* name) { return PyUnicode_InternFromString(name); }
+  PyObject* const wr_id = intern("wr_id");
+  PyObject* const signaled = intern("signaled");
+  PyObject* const fence = intern("fence");
+  PyObject* const solicited = intern("solicited");
+  PyObject* const cqe = intern("cqe");
+  PyObject* const remote = intern("remote");
+  PyObject* const imm = intern("imm");
+  PyObject* const rkey = intern("rkey");
+};
+
+const Names& names() {
+  static const Names interned;
+  return interned;
+}
+
+// The classes that arguments are of, and where their instances keep what they are.
+struct ArgumentTypes {
+  PyTypeObject* sge = nullptr;
+  PyTypeObject* remote = nullptr;
+  PyTypeObject* cqe = nullptr;
+  Slot sge_addr, sge_length, sge_lkey, sge_mr;
+  Slot remote_addr, remote_rkey, remote_length;
+};
+
+ArgumentTypes& types() {
+  static ArgumentTypes known;
+  return known;
+}
+
+// What the two families of classes keep in every instance.
+struct RequestSlots {
+  Slot kept, byte_count, cqe, ah;
+};
+
+template <class Wr>
+RequestSlots& slots() {
+  static RequestSlots known;
+  return known;
+}
+
+// The ordinary arguments of one call, as far as they were understood.
+struct Parsed {
+  PyObject* cqe = Py_None;
+  std::uint64_t wr_id = 0;
+  std::uint32_t flags = 0;
+  std::optional<std::uint64_t> imm;
+  std::optional<std::uint64_t> rkey;
+  PyObject* remote = nullptr;
+  bool is_for_sends = false;  // There was a keyword that receives do not take.
+};
+
+bool add_flag(PyObject* value, std::uint32_t flag, std::uint32_t& flags) {
+  if (value == Py_True) flags |= flag;
+  return value == Py_True || value == Py_False;
+}
+
+bool take_32_bits(PyObject* value, std::optional<std::uint64_t>& into) {
+  std::uint64_t number = 0;
+  if (!exact_unsigned(value, number) || number > 0xffffffff) return false;
+  into = number;
+  return true;
+}
+
+bool take_cqe(PyObject* value, PyObject*& into) {
+  into = value;
+  return value == Py_None || PyType_IsSubtype(Py_TYPE(value), types().cqe) != 0;
+}
+
+bool take_keyword(PyObject* name, PyObject* value, Parsed& parsed) {
+  const Names& known = names();
+  if (name == known.wr_id) return exact_unsigned(value, parsed.wr_id);
+  if (name == known.cqe) return take_cqe(value, parsed.cqe);
+  parsed.is_for_sends = true;
+  if (name == known.signaled) return add_flag(value, kSendSignaled, parsed.flags);
+  if (name == known.remote) return (parsed.remote = value, Py_TYPE(value) == types().remote);
+  if (name == known.fence) return add_flag(value, kSendFence, parsed.flags);
+  if (name == known.solicited) return add_flag(value, kSendSolicited, parsed.flags);
+  if (name == known.imm) return take_32_bits(value, parsed.imm);
+  return name == known.rkey && take_32_bits(value, parsed.rkey);
+}
+
+// A part of a region, which is right by construction; false for any other.
+bool take_sge(PyObject* object, Sge& sge) {
+  const ArgumentTypes& known = types();
+  if (Py_TYPE(object) != known.sge) return false;
+  PyObject* const mr = known.sge_mr.of(object);
+  std::uint64_t length = 0;
+  std::uint64_t lkey = 0;
+  if (mr == nullptr || mr == Py_None || !exact_unsigned(known.sge_addr.of(object), sge.address) ||
+      !exact_unsigned(known.sge_length.of(object), length) ||
+      !exact_unsigned(known.sge_lkey.of(object), lkey) || (length | lkey) > 0xffffffff) {
+    return false;
+  }
+  sge.length = static_cast<std::uint32_t>(length);
+  sge.lkey = static_cast<std::uint32_t>(lkey);
+  return true;
+}
+
+// Work requests with more parts are made by the constructor.
+constexpr std::size_t kMostSges = 4;
+
+struct Call {
+  std::array<Sge, kMostSges> sges;
+  std::uint64_t byte_count = 0;
+  Parsed parsed;
+};
+
+bool parse(PyObject* const* arguments, std::size_t count, PyObject* keywords, Call& call) {
+  if (count > kMostSges) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!take_sge(arguments[i], call.sges[i])) return false;
+    call.byte_count += call.sges[i].length;
+  }
+  const auto named = keywords == nullptr ? 0 : static_cast<std::size_t>(PyTuple_GET_SIZE(keywords));
+  for (std::size_t i = 0; i < named; ++i) {
+    PyObject* const name = PyTuple_GET_ITEM(keywords, static_cast<Py_ssize_t>(i));
+    if (!take_keyword(name, arguments[count + i], call.parsed)) return false;
+  }
+  return true;
+}
+
+// A new instance that holds `wr` and what keeps it valid; null with a Python error.
+template <class Wr>
+PyObject* finish(PyTypeObject* cls, Wr&& wr, const Call& call, PyObject* const* arguments,
+                 std::size_t count) {
+  using Plain = std::remove_cvref_t<Wr>;
+  nb::object made = nb::inst_alloc(reinterpret_cast<PyObject*>(cls));
+  wr.has_cqe = call.parsed.cqe != Py_None;
+  wr.sges.assign(call.sges.begin(), call.sges.begin() + static_cast<std::ptrdiff_t>(count));
+  new (nb::inst_ptr<Plain>(made)) Plain(std::forward<Wr>(wr));
+  nb::inst_mark_ready(made);
+  const nb::object byte_count = nb::int_(call.byte_count);
+  PyObject* const kept = PyTuple_New(static_cast<Py_ssize_t>(count));
+  if (kept == nullptr) return nullptr;
+  for (std::size_t i = 0; i < count; ++i) {
+    PyTuple_SET_ITEM(kept, static_cast<Py_ssize_t>(i), Py_NewRef(arguments[i]));
+  }
+  const RequestSlots& place = slots<Plain>();
+  place.kept.set(made.ptr(), kept);
+  place.cqe.set(made.ptr(), Py_NewRef(call.parsed.cqe));
+  place.byte_count.set(made.ptr(), Py_NewRef(byte_count.ptr()));
+  if constexpr (std::is_same_v<Plain, SendWr>) place.ah.set(made.ptr(), Py_NewRef(Py_None));
+  return made.release().ptr();
+}
+
+// What a class takes besides buffers and options.
+struct Needs {
+  bool remote = false;
+  bool imm = false;
+  bool rkey = false;
+};
+
+constexpr Needs needs_of(WrOpcode opcode) {
+  return {.remote = opcode == WrOpcode::RDMA_WRITE || opcode == WrOpcode::RDMA_WRITE_WITH_IMM ||
+                    opcode == WrOpcode::RDMA_READ,
+          .imm = opcode == WrOpcode::SEND_WITH_IMM || opcode == WrOpcode::RDMA_WRITE_WITH_IMM,
+          .rkey = opcode == WrOpcode::SEND_WITH_INV};
+}
+
+// Sets where a request goes; false if it is not as the class has it.
+bool set_remote(const Call& call, Needs needs, SendWr& wr) {
+  const Parsed& parsed = call.parsed;
+  if ((parsed.remote != nullptr) != needs.remote || parsed.imm.has_value() != needs.imm ||
+      parsed.rkey.has_value() != needs.rkey) {
+    return false;
+  }
+  wr.immediate = static_cast<std::uint32_t>(parsed.imm.value_or(0));
+  wr.invalidate_rkey = static_cast<std::uint32_t>(parsed.rkey.value_or(0));
+  if (!needs.remote) return true;
+  const ArgumentTypes& known = types();
+  std::uint64_t rkey = 0;
+  std::uint64_t length = 0;
+  if (!exact_unsigned(known.remote_addr.of(parsed.remote), wr.remote_address) ||
+      !exact_unsigned(known.remote_rkey.of(parsed.remote), rkey) || rkey > 0xffffffff ||
+      !exact_unsigned(known.remote_length.of(parsed.remote), length)) {
+    return false;
+  }
+  wr.rkey = static_cast<std::uint32_t>(rkey);
+  return call.byte_count <= length;
+}
+
+// Calls the constructor, as a class without a vectorcall does.
+PyObject* construct(PyObject* cls, PyObject* const* arguments, std::size_t count,
+                    PyObject* keywords) {
+  const nb::object positional = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(count)));
+  if (!positional.is_valid()) return nullptr;
+  for (std::size_t i = 0; i < count; ++i) {
+    PyTuple_SET_ITEM(positional.ptr(), static_cast<Py_ssize_t>(i), Py_NewRef(arguments[i]));
+  }
+  nb::object named;
+  if (keywords != nullptr) {
+    named = nb::steal(PyDict_New());
+    for (Py_ssize_t i = 0; named.is_valid() && i < PyTuple_GET_SIZE(keywords); ++i) {
+      PyObject* const value = arguments[count + static_cast<std::size_t>(i)];
+      if (PyDict_SetItem(named.ptr(), PyTuple_GET_ITEM(keywords, i), value) != 0) return nullptr;
+    }
+    if (!named.is_valid()) return nullptr;
+  }
+  return or_rest([&] { return Py_TYPE(cls)->tp_call(cls, positional.ptr(), named.ptr()); });
+}
+
+// Python goes on from here with its own errors only.
+template <class Make>
+PyObject* guarded(Make&& make) {
+  try {
+    return or_rest(make);
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_MemoryError, error.what());
+  }
+  return nullptr;
+}
+
+template <WrOpcode opcode>
+PyObject* make_send(PyObject* cls, PyObject* const* arguments, std::size_t flagged_count,
+                    PyObject* keywords) {
+  const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count));
+  Call call;
+  SendWr wr;
+  if (!parse(arguments, count, keywords, call) || !set_remote(call, needs_of(opcode), wr)) {
+    return construct(cls, arguments, count, keywords);
+  }
+  wr.wr_id = call.parsed.wr_id;
+  wr.opcode = opcode;
+  wr.send_flags = call.parsed.flags;
+  return guarded([&] {
+    return finish(reinterpret_cast<PyTypeObject*>(cls), std::move(wr), call, arguments, count);
+  });
+}
+
+PyObject* make_receive(PyObject* cls, PyObject* const* arguments, std::size_t flagged_count,
+                       PyObject* keywords) {
+  const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count));
+  Call call;
+  const Parsed& parsed = call.parsed;
+  if (!parse(arguments, count, keywords, call) || parsed.is_for_sends) {
+    return construct(cls, arguments, count, keywords);
+  }
+  return guarded([&] {
+    return finish(reinterpret_cast<PyTypeObject*>(cls),
+                  RecvWr{.wr_id = parsed.wr_id, .has_cqe = false, .sges = {}}, call, arguments,
+                  count);
+  });
+}
+
+vectorcallfunc maker_of(const std::string& name) {
+  if (name == "Send") return make_send<WrOpcode::SEND>;
+  if (name == "SendImm") return make_send<WrOpcode::SEND_WITH_IMM>;
+  if (name == "SendInv") return make_send<WrOpcode::SEND_WITH_INV>;
+  if (name == "Write") return make_send<WrOpcode::RDMA_WRITE>;
+  if (name == "WriteImm") return make_send<WrOpcode::RDMA_WRITE_WITH_IMM>;
+  if (name == "Read") return make_send<WrOpcode::RDMA_READ>;
+  if (name == "Recv") return make_receive;
+  throw nb::type_error("the class has no quick constructor");
+}
+
+void quicken_request(nb::handle cls) {
+  const vectorcallfunc maker = maker_of(nb::cast<std::string>(cls.attr("__name__")));
+  const bool receives = maker == &make_receive;
+  RequestSlots& place = receives ? slots<RecvWr>() : slots<SendWr>();
+  place.kept.find(cls, "_kept");
+  place.byte_count.find(cls, "byte_count");
+  place.cqe.find(cls, "cqe");
+  if (!receives) place.ah.find(cls, "ah");
+  auto* const type = reinterpret_cast<PyTypeObject*>(cls.ptr());
+  // Without it, nobody would look for a vectorcall.
+  if (PyType_HasFeature(Py_TYPE(cls.ptr()), Py_TPFLAGS_HAVE_VECTORCALL)) {
+    type->tp_vectorcall = maker;
+  }
+}
+
+void name_types(nb::handle sge, nb::handle remote, nb::handle cqe) {
+  ArgumentTypes& known = types();
+  const auto keep = [](nb::handle cls) {  // For the life of the process.
+    return reinterpret_cast<PyTypeObject*>(nb::borrow(cls).release().ptr());
+  };
+  known.sge_addr.find(sge, "addr");
+  known.sge_length.find(sge, "length");
+  known.sge_lkey.find(sge, "lkey");
+  known.sge_mr.find(sge, "mr");
+  known.remote_addr.find(remote, "addr");
+  known.remote_rkey.find(remote, "rkey");
+  known.remote_length.find(remote, "length");
+  known.sge = keep(sge);
+  known.remote = keep(remote);
+  known.cqe = keep(cqe);
+}
+
+}  // namespace
+
+void bind_quick_requests(nb::module_& module) {
+  module.def(
+      "quicken_requests",
+      [](nb::type_object sge, nb::type_object remote, nb::type_object cqe, nb::args classes) {
+        name_types(sge, remote, cqe);
+        for (nb::handle cls : classes) quicken_request(cls);
+      },
+      nb::arg("sge"), nb::arg("remote"), nb::arg("cqe"), nb::arg("classes"),
+      nb::sig("def quicken_requests(sge: type, remote: type, cqe: type, *classes: type) -> None"),
+      "Gives work requests their quick constructors; names the classes of their arguments.");
+}
+
+}  // namespace softhca
