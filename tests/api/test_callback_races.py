@@ -99,8 +99,8 @@ def test_posting_while_the_queue_pair_is_reset() -> None:
         for poster in posters:
             poster.start()
         for _ in range(ROUNDS):
+            taken = sum(len(poster.posted) for poster in posters)  # In RESET nothing is taken.
             qp.modify(qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=0)
-            taken = sum(len(poster.posted) for poster in posters)
             while sum(len(poster.posted) for poster in posters) == taken:
                 pass
             qp.modify(qp_state=QPState.RESET)
