@@ -24,6 +24,26 @@ def test_a_buffer_reused_before_its_completion() -> None:
             fabric.check()
 
 
+def test_many_that_are_posted_at_once_are_watched_too() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.watch_memory()
+        a.qp.post_send_many(hca.Write(a.mr[:100], remote=b.mr.remote(), signaled=True), [5, 6])
+        a.next()
+        a.buffer[7] = 1
+        a.next()
+        with pytest.raises(RaceError, match=r"byte 7 of the buffer .* changed before"):
+            fabric.check()
+
+
+def test_records_cannot_be_watched() -> None:
+    with Fabric() as fabric:
+        a, _ = pair(fabric)
+        fabric.watch_memory()
+        with pytest.raises(hca.VerbsError, match=r"wrs.*must see work requests"):
+            a.qp.post_send_many(bytes(80))
+
+
 def test_a_buffer_reused_in_time() -> None:
     with Fabric() as fabric:
         a, b = pair(fabric)

@@ -65,6 +65,21 @@ def test_posting_is_refused() -> None:
         assert a.next().ok
 
 
+def test_every_way_to_post_and_to_poll_is_refused() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        wr = hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True)
+        with fabric.faults.refuse("post_send", nth=None, host=a.device) as refusal:
+            for post in (a.qp.post_send, a.qp.post_send_many):
+                with pytest.raises(hca.VerbsError, match="refused by a fault"):
+                    post(wr)
+        assert refusal.struck == 2
+        with fabric.faults.refuse("poll_cq", nth=None, host=a.device):
+            for poll in (a.cq.poll, a.cq.poll_one, lambda: a.cq.poll_into(bytearray(72))):
+                with pytest.raises(hca.VerbsError, match="refused by a fault"):
+                    poll()
+
+
 def test_refusals_that_can_strike_nothing() -> None:
     with Fabric() as fabric:
         with pytest.raises(hca.VerbsError, match="none yet"):

@@ -8,6 +8,7 @@ as far as the program says that it reads.
 
 from __future__ import annotations
 
+import errno
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ from softhca.testing.record import DESTROYED, RECEIVE, SIGNALED, Record, What
 from softhca.testing.regions import Regions, bytes_of, is_mapped
 from softhca.verbs.device import Device
 from softhca.verbs.enums import QPState, SendFlags, WrOpcode
+from softhca.verbs.errors import VerbsError
 from softhca.verbs.mr import MR, Sge
+from softhca.verbs.wr import Recv, SendRequest
 
 if TYPE_CHECKING:
     from softhca.testing.virtual_time import VirtualTime
@@ -52,6 +55,20 @@ POISON = 0xDB
 
 class RaceError(FabricError):
     """Bytes were touched while a work request might still touch them."""
+
+
+def _requests(wrs: Any, wr_ids: Any = None) -> list[Any]:
+    """The work requests of a call of `post_send`, or of `post_send_many`.
+
+    Raises:
+        VerbsError: EOPNOTSUPP, if they are records, which do not tell their memory from another's.
+    """
+    if isinstance(wrs, list | tuple):
+        return list(wrs)
+    if not isinstance(wrs, SendRequest | Recv):
+        rule = "is an array of records: who watches memory must see work requests"
+        raise VerbsError(errno.EOPNOTSUPP, "wrs", None, rule)
+    return [wrs] * (len(wr_ids) if hasattr(wr_ids, "__len__") else 1)
 
 
 @dataclass
@@ -103,13 +120,14 @@ class MemoryWatch:
     def _watch(self, host: int, device: Device) -> None:
         hca: Any = device.adapter
         post_send, post_recv, dereg_mr = hca.post_send, hca.post_recv, hca.dereg_mr
+        post_send_many, post_recv_many = hca.post_send_many, hca.post_recv_many
 
-        def sending(qpn: int, wrs: Any) -> None:
+        def sending(qpn: int, wrs: Any, *wr_ids: Any) -> None:
             self.look()
             before = len(self._fabric.trace)
-            listed = list(wrs) if isinstance(wrs, list | tuple) else [wrs]
+            listed = _requests(wrs, *wr_ids)
             try:
-                post_send(qpn, wrs)
+                (post_send_many if wr_ids else post_send)(qpn, wrs, *wr_ids)
             except Exception:  # Those before the one that is refused are posted.
                 listed = listed[: self._posted_since(before, host, qpn)]
                 raise
@@ -117,12 +135,12 @@ class MemoryWatch:
                 for wr in listed:
                     self._note_send(host, qpn, wr)
 
-        def receiving(qpn: int, wrs: Any) -> None:
-            listed = list(wrs) if isinstance(wrs, list | tuple) else [wrs]
+        def receiving(qpn: int, wrs: Any, *wr_ids: Any) -> None:
+            listed = _requests(wrs, *wr_ids)
             if self._poison:
                 for wr in listed:
                     self._spoil(wr)
-            post_recv(qpn, wrs)
+            (post_recv_many if wr_ids else post_recv)(qpn, wrs, *wr_ids)
             for wr in listed:
                 posted = _Posted(wr, self._fabric.now_ns, True, self._buffers(wr, True))
                 self._receives.setdefault((host, qpn), deque()).append(posted)
@@ -133,6 +151,7 @@ class MemoryWatch:
             dereg_mr(handle)
 
         hca.post_send, hca.post_recv, hca.dereg_mr = sending, receiving, deregistering
+        hca.post_send_many, hca.post_recv_many = sending, receiving
 
     def _posted_since(self, first: int, host: int, qpn: int) -> int:
         return sum(

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from softhca.verbs.gid import GIDLike
     from softhca.verbs.qp import QP
 
-# Verbs by the names that programs know, and what the adapter calls them.
-VERBS = {
-    name: name
+# Verbs by the names that programs know, and what the adapter calls them: each may have several
+# entrances.
+VERBS: dict[str, tuple[str, ...]] = {
+    name: (name,)
     for name in (
         "alloc_pd",
         "dealloc_pd",
@@ -41,14 +42,17 @@ VERBS = {
         "modify_qp",
         "query_qp",
         "destroy_qp",
-        "post_send",
-        "post_recv",
-        "post_srq_recv",
-        "poll_cq",
         "alloc_xrcd",
         "alloc_dm",
     )
-} | {"req_notify": "req_notify_cq", "create_comp_channel": "create_channel"}
+} | {
+    "post_send": ("post_send", "post_send_many"),
+    "post_recv": ("post_recv", "post_recv_many"),
+    "post_srq_recv": ("post_srq_recv", "post_srq_recv_many"),
+    "poll_cq": ("poll_cq", "poll_one", "poll_into"),
+    "req_notify": ("req_notify_cq",),
+    "create_comp_channel": ("create_channel",),
+}
 
 
 class Refusal:
@@ -76,8 +80,11 @@ class Refusal:
 
     def install(self, fabric: Fabric, device: Device) -> None:
         """Stands between a device and its adapter."""
+        for native in VERBS[self.verb]:
+            self._stand_before(fabric, device, native)
+
+    def _stand_before(self, fabric: Fabric, device: Device, native: str) -> None:
         hca: Any = device.adapter
-        native = VERBS[self.verb]
         behind = getattr(hca, native)
 
         def refuse(*arguments: Any, **options: Any) -> Any:
