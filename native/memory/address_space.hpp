@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "memory/foreign_memory.hpp"
 #include "vocabulary/bytes.hpp"
 
 namespace softhca {
@@ -16,6 +17,9 @@ class AddressSpace {
 
   // Addresses are pointers of this process.
   virtual bool is_direct() const { return false; }
+
+  // Another process's memory, where others may be handed it too; else null.
+  virtual const ForeignMemory* foreign() const { return nullptr; }
 
   // Whoever had the memory is no more, and there will be none of it again.
   virtual bool is_gone() const { return false; }

@@ -12,7 +12,14 @@
 
 namespace softhca {
 
-enum class MessageKind : std::uint32_t { HELLO = 1, WELCOME = 2, BUFFER = 3, FORGET = 4 };
+enum class MessageKind : std::uint32_t {
+  HELLO = 1,
+  WELCOME = 2,
+  BUFFER = 3,
+  FORGET = 4,
+  MEMORY = 5,
+  FORGET_MEMORY = 6,
+};
 
 struct NeighbourMessage {
   std::uint64_t magic = 0;
@@ -22,7 +29,10 @@ struct NeighbourMessage {
   // Where the sender has a number, and which: who can read it there can fetch payloads.
   std::uint64_t token_address = 0;
   std::uint64_t token = 0;
-  // BUFFER and FORGET: memory that is a file.
+  // HELLO and WELCOME: the sender. MEMORY: the process whose memory file comes along. As the sender
+  // counts processes.
+  std::uint64_t process = 0;
+  // BUFFER and FORGET: memory that is a file. MEMORY and FORGET_MEMORY: that of another process.
   std::uint64_t buffer = 0;
   std::uint64_t buffer_bytes = 0;
 };

@@ -14,12 +14,15 @@
 namespace softhca {
 namespace {
 
-// Where a piece of a payload is: in a buffer that both have mapped, or in the sender's memory.
+// Where a piece of a payload is: in a buffer that both have mapped, in the memory of a process that
+// the sender serves, or in the sender's own.
 struct PieceOnTheWay {
   std::uint64_t address = 0;  // Or the offset in the buffer.
   std::uint64_t length = 0;
-  std::uint64_t buffer = 0;  // 0: none.
+  std::uint64_t buffer = 0;  // 0: none. With kForeign: the number of a memory.
 };
+
+constexpr std::uint64_t kForeign = std::uint64_t{1} << 63;
 
 constexpr std::size_t kMaxPieces = 256;
 constexpr std::size_t kMaxHeaderBytes = 64;
@@ -70,7 +73,9 @@ bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
   const bool reads =
       writer_.shared().reader_fetches.load(std::memory_order_relaxed) != 0 || met_.pid == getpid();
   forget_buffers();
+  forget_memories();
   return std::ranges::all_of(pieces, [&](const MemoryPiece& piece) {
+    if (const ForeignMemory* foreign = piece.space->foreign()) return announce(*foreign);
     return piece.space->is_direct() &&
            (reads || shared_buffers().find(piece.address, piece.length).number != 0);
   });
@@ -100,7 +105,9 @@ void Neighbour::send(const LocalPacket& local) {
     for (const MemoryPiece& piece : local.pieces) {
       PieceOnTheWay way{piece.address, piece.length, 0};
       const SharedBuffer buffer = shared_buffers().find(piece.address, piece.length);
-      if (buffer.number != 0 && announce(buffer)) {
+      if (const ForeignMemory* foreign = piece.space->foreign()) {
+        way.buffer = kForeign | foreign->number;
+      } else if (buffer.number != 0 && announce(buffer)) {
         way = {piece.address - buffer.address, piece.length, buffer.number};
       }
       std::memcpy(body, &way, sizeof way);
@@ -130,6 +137,31 @@ bool Neighbour::announce(const SharedBuffer& buffer) {
   if (!fd.is_open() || send_message(met_.socket.get(), message, {fd.get()}) != 0) return false;
   announced_.push_back(buffer);
   return true;
+}
+
+bool Neighbour::announce(const ForeignMemory& memory) {
+  const auto known = [&](const ForeignMemory& one) { return one.number == memory.number; };
+  if (std::ranges::any_of(announced_memories_, known)) return true;
+  NeighbourMessage message;
+  message.kind = MessageKind::MEMORY;
+  message.buffer = memory.number;
+  message.process = static_cast<std::uint64_t>(memory.process);
+  if (announced_memories_.size() >= LentMemories::kMost ||
+      send_message(met_.socket.get(), message, {memory.file}) != 0) {
+    return false;
+  }
+  announced_memories_.push_back(memory);
+  return true;
+}
+
+void Neighbour::forget_memories() {
+  std::erase_if(announced_memories_, [&](const ForeignMemory& one) {
+    if (!one.life.expired()) return false;
+    NeighbourMessage message;
+    message.kind = MessageKind::FORGET_MEMORY;
+    message.buffer = one.number;
+    return send_message(met_.socket.get(), message, {}) == 0;
+  });
 }
 
 void Neighbour::forget_buffers() {
@@ -271,19 +303,26 @@ void Neighbour::take(Adapter& adapter, RecordHead& record, std::uint32_t bytes,
   if (!read) record.state.store(raw(RecordState::UNREADABLE));
 }
 
-// Where the pieces of a payload are, seen from here.
+// Where the pieces of a payload are, seen from here. Messages that were not heard yet may tell of
+// some, and have others forgotten: then all are looked for again.
 bool Neighbour::locate(const std::uint8_t* from, std::size_t count) {
+  if (locate_known(from, count)) return true;
+  static_cast<void>(hear());
+  return locate_known(from, count);
+}
+
+bool Neighbour::locate_known(const std::uint8_t* from, std::size_t count) {
   pieces_.clear();
   for (std::size_t i = 0; i < count; ++i) {
     PieceOnTheWay way;
     std::memcpy(&way, from + i * sizeof way, sizeof way);
     if (way.length > kLocalPacketBytes) return false;
-    if (way.buffer != 0) {
+    if ((way.buffer & kForeign) != 0) {
+      AddressSpace* space = memories_.find(way.buffer & ~kForeign);
+      if (space == nullptr) return false;
+      pieces_.push_back({space, way.address, way.length});
+    } else if (way.buffer != 0) {
       const std::uint8_t* at = mapped_.at(way.buffer, way.address, way.length);
-      if (at == nullptr) {
-        static_cast<void>(hear());
-        at = mapped_.at(way.buffer, way.address, way.length);
-      }
       if (at == nullptr) return false;
       pieces_.push_back({&process_space(), reinterpret_cast<std::uintptr_t>(at), way.length});
     } else if (met_.pid == getpid()) {
@@ -313,6 +352,11 @@ bool Neighbour::hear() {
       mapped_.map(message.buffer, message.buffer_bytes, fds[0]);
     } else if (message.kind == MessageKind::FORGET) {
       mapped_.unmap(message.buffer);
+    } else if (message.kind == MessageKind::MEMORY && fds.size() == 1) {
+      memories_.add(message.buffer, met_.counts_alike ? static_cast<pid_t>(message.process) : 0,
+                    std::move(fds[0]));
+    } else if (message.kind == MessageKind::FORGET_MEMORY) {
+      memories_.remove(message.buffer);
     }
   }
 }

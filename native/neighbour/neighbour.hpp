@@ -14,6 +14,7 @@
 #include "adapter/adapter.hpp"
 #include "link/file_descriptor.hpp"
 #include "neighbour/greeting.hpp"
+#include "neighbour/lent_memories.hpp"
 #include "neighbour/mapped_buffers.hpp"
 #include "neighbour/peer_memory.hpp"
 #include "neighbour/shared_buffers.hpp"
@@ -33,9 +34,10 @@ class Neighbour final : public LocalPath {
     Gid peer;
     pid_t pid = 0;
     FileDescriptor socket;
-    FileDescriptor bell;     // Wakes the peer.
-    FileDescriptor process;  // A pidfd, if there is such a thing.
-    bool readable = false;   // Its memory.
+    FileDescriptor bell;        // Wakes the peer.
+    FileDescriptor process;     // A pidfd, if there is such a thing.
+    bool readable = false;      // Its memory.
+    bool counts_alike = false;  // Processes have the same numbers there.
   };
   explicit Neighbour(Meeting meeting);
 
@@ -78,11 +80,14 @@ class Neighbour final : public LocalPath {
 
   void take(Adapter& adapter, RecordHead& record, std::uint32_t bytes, std::uint64_t now_ns);
   bool locate(const std::uint8_t* from, std::size_t count);
+  bool locate_known(const std::uint8_t* from, std::size_t count);
   void settle();
   bool take_back(Lent& lent);
   bool peer_is_gone() const;
   bool announce(const SharedBuffer& buffer);
+  bool announce(const ForeignMemory& memory);
   void forget_buffers();
+  void forget_memories();
   void wake();
 
   Meeting met_;
@@ -90,10 +95,12 @@ class Neighbour final : public LocalPath {
   RingReader reader_;
   PeerMemory memory_;
   MappedBuffers mapped_;
+  LentMemories memories_;
   std::deque<Lent> lent_;
   std::vector<Unreadable> unreadable_;
   std::vector<MemoryPiece> pieces_;      // Of the packet that is being taken.
   std::vector<SharedBuffer> announced_;  // What the peer may have mapped.
+  std::vector<ForeignMemory> announced_memories_;
   std::uint64_t removals_seen_ = 0;
   std::uint64_t fetched_bytes_ = 0;  // Of the call to fetch() under way.
 };

@@ -96,6 +96,7 @@ NeighbourMessage Neighbourhood::card(MessageKind kind) const {
   message.gid = own_;
   message.token_address = reinterpret_cast<std::uintptr_t>(&token_);
   message.token = token_;
+  message.process = static_cast<std::uint64_t>(getpid());
   return message;
 }
 
@@ -152,6 +153,7 @@ bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting) {
   }
   meeting.bell = std::move(fds[0]);
   meeting.readable = can_read(meeting.pid, message);
+  meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);
   return true;
 }
 
@@ -179,6 +181,7 @@ void Neighbourhood::answer(FileDescriptor socket) {
   if (meeting.segment->adopt(std::move(fds[0])) != 0) return;
   meeting.bell = std::move(fds[1]);
   meeting.readable = can_read(meeting.pid, message);
+  meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);
   const int asked = socket.get();
   meeting.socket = std::move(socket);
   // Known here before the peer may send.

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,9 +9,6 @@
 
 namespace softhca {
 namespace {
-
-// From here on the calls that go by the number cost less.
-constexpr std::size_t kLongBytes = 8192;
 
 Status refuse_process(pid_t pid, const char* rule) {
   return refuse(errno, "pid", static_cast<std::uint64_t>(pid), rule);
@@ -26,7 +22,6 @@ ByteSpan bytes_of_word(std::uint64_t& word) {
 
 Result<std::shared_ptr<ProcessMemory>> ProcessMemory::open(pid_t pid) {
   auto opened = std::make_shared<ProcessMemory>();
-  opened->pid_ = pid;
   opened->process_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!opened->process_.is_open()) {
     return refuse_process(pid, "names no process");
@@ -40,59 +35,16 @@ Result<std::shared_ptr<ProcessMemory>> ProcessMemory::open(pid_t pid) {
   if (syscall(SYS_pidfd_send_signal, opened->process_.get(), 0, nullptr, 0) != 0) {
     return refuse_process(pid, "has ended");
   }
+  opened->foreign_ = {pid, opened->memory_.get(), next_foreign_number(), opened};
   return opened;
 }
 
-// Of memory that is no more nothing can be read, not even that it is not mapped.
-bool ProcessMemory::is_gone() const {
-  std::uint8_t byte;
-  return pread(memory_.get(), &byte, 1, 0) == 0;
-}
-
-bool ProcessMemory::is_there(std::uint64_t address) const {
-  std::uint8_t byte;
-  return pread(memory_.get(), &byte, 1, static_cast<off_t>(address)) == 1;
-}
-
 bool ProcessMemory::copy_in(std::uint64_t address, ByteSpan to) {
-  if (to.size() >= kLongBytes && is_there(address)) {
-    const iovec here{to.data(), to.size()};
-    const iovec there{reinterpret_cast<void*>(address), to.size()};
-    const ssize_t got = process_vm_readv(pid_, &here, 1, &there, 1, 0);
-    if (got == static_cast<ssize_t>(to.size())) {
-      return true;
-    }
-  }
-  while (!to.empty()) {
-    const ssize_t got = pread(memory_.get(), to.data(), to.size(), static_cast<off_t>(address));
-    if (got <= 0) {
-      return false;
-    }
-    address += static_cast<std::uint64_t>(got);
-    to = to.subspan(static_cast<std::size_t>(got));
-  }
-  return true;
+  return read_foreign(foreign_, address, to);
 }
 
 bool ProcessMemory::copy_out(std::uint64_t address, ByteView from) {
-  if (from.size() >= kLongBytes && is_there(address)) {
-    const iovec here{const_cast<std::uint8_t*>(from.data()), from.size()};
-    const iovec there{reinterpret_cast<void*>(address), from.size()};
-    const ssize_t put = process_vm_writev(pid_, &here, 1, &there, 1, 0);
-    if (put == static_cast<ssize_t>(from.size())) {
-      return true;
-    }
-  }
-  while (!from.empty()) {
-    const ssize_t put =
-        pwrite(memory_.get(), from.data(), from.size(), static_cast<off_t>(address));
-    if (put <= 0) {
-      return false;
-    }
-    address += static_cast<std::uint64_t>(put);
-    from = from.subspan(static_cast<std::size_t>(put));
-  }
-  return true;
+  return write_foreign(foreign_, address, from);
 }
 
 bool ProcessMemory::fetch_add(std::uint64_t address, std::uint64_t addend,

@@ -12,11 +12,8 @@
 
 namespace softhca {
 
-// Goes through the process's memory file, which belongs to one address space for good: after an
-// exec or the death of the process every access fails, whoever has its number by then. Like
-// hardware with its pinned pages it does not heed protections that were changed after registration.
-// What is long goes by process_vm_readv(2) and its like, which copy once where the file copies
-// twice, but go by the number: the file is asked right before whether the memory is still there.
+// See memory/foreign_memory.hpp for how it is reached. Like hardware with its pinned pages it does
+// not heed protections that were changed after registration.
 //
 // Atomics are atomic with respect to every other access by the same adapter (IBV_ATOMIC_HCA), whose
 // lock is held, and not to stores of the program's processors.
@@ -26,7 +23,8 @@ class ProcessMemory final : public AddressSpace {
   // another user's process).
   static Result<std::shared_ptr<ProcessMemory>> open(pid_t pid);
 
-  bool is_gone() const override;
+  bool is_gone() const override { return foreign_is_gone(foreign_); }
+  const ForeignMemory* foreign() const override { return &foreign_; }
   bool copy_in(std::uint64_t address, ByteSpan to) override;
   bool copy_out(std::uint64_t address, ByteView from) override;
   bool fetch_add(std::uint64_t address, std::uint64_t addend, std::uint64_t& original) override;
@@ -37,11 +35,9 @@ class ProcessMemory final : public AddressSpace {
   int pidfd() const { return process_.get(); }
 
  private:
-  bool is_there(std::uint64_t address) const;
-
-  pid_t pid_ = -1;
   FileDescriptor process_;
   FileDescriptor memory_;
+  ForeignMemory foreign_;
 };
 
 }  // namespace softhca

@@ -1,0 +1,32 @@
+// Memory of processes that a neighbour serves, to fetch payloads from: it has handed over their
+// memory files.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "link/file_descriptor.hpp"
+#include "memory/address_space.hpp"
+
+namespace softhca {
+
+class LentMemories {
+ public:
+  // A neighbour that serves more gets no more than its own copies across.
+  static constexpr std::size_t kMost = 256;
+
+  // `process`: its number here; 0 if that is not known.
+  void add(std::uint64_t number, pid_t process, FileDescriptor file);
+  void remove(std::uint64_t number) { memories_.erase(number); }
+  // Null if there is none.
+  AddressSpace* find(std::uint64_t number) const;
+
+ private:
+  class Memory;
+  std::map<std::uint64_t, std::shared_ptr<Memory>> memories_;
+};
+
+}  // namespace softhca

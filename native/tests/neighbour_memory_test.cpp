@@ -1,0 +1,158 @@
+// Payloads in the memory of processes that an adapter serves: a neighbour fetches them there.
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "neighbour/lent_memories.hpp"
+#include "tests/neighbour_pair.hpp"
+#include "uabi/process_memory.hpp"
+
+namespace softhca {
+namespace {
+
+using testing::NeighbourPair;
+using testing::pattern;
+
+constexpr std::uint32_t kBytes = 300'001;
+
+// A process with a copy of some bytes, and its memory.
+struct Served {
+  explicit Served(std::vector<std::uint8_t>& bytes)
+      : address(reinterpret_cast<std::uint64_t>(bytes.data())), pid(fork()) {
+    if (pid == 0) {
+      for (;;) pause();
+    }
+    auto opened = ProcessMemory::open(pid);
+    CHECK(opened.ok());
+    memory = std::move(opened.value);
+  }
+  ~Served() { end(); }
+  Served(const Served&) = delete;
+  Served& operator=(const Served&) = delete;
+
+  void end() {
+    if (pid <= 0) return;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    pid = -1;
+  }
+  MrInfo reg(testing::DriverHost& host) {
+    return host
+        .call([&](Adapter& adapter) {
+          return adapter.reg_region({host.pd, address, kBytes, address, 0xf, nullptr, memory});
+        })
+        .value;
+  }
+  std::vector<std::uint8_t> bytes() {
+    std::vector<std::uint8_t> read(kBytes);
+    CHECK(memory->copy_in(address, read));
+    return read;
+  }
+  // How many descriptors of its memory there are here.
+  long descriptors() const {
+    const std::string mine = "/proc/" + std::to_string(pid) + "/mem";
+    long count = 0;
+    std::error_code gone;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      count += std::filesystem::read_symlink(entry.path(), gone) == mine;
+    }
+    return count;
+  }
+
+  const std::uint64_t address;
+  pid_t pid;
+  std::shared_ptr<ProcessMemory> memory;
+};
+
+SendWr request(WrOpcode opcode, const Served& near, const MrInfo& near_mr, const Served& far,
+               const MrInfo& far_mr) {
+  SendWr wr;
+  wr.opcode = opcode;
+  wr.send_flags = kSendSignaled;
+  wr.remote_address = far.address;
+  wr.rkey = far_mr.rkey;
+  wr.sges = {{near.address, kBytes, near_mr.lkey}};
+  return wr;
+}
+
+TEST("neighbour memory: long payloads are fetched from the process that has them") {
+  NeighbourPair pair;
+  auto first = pattern(kBytes, 1);
+  auto second = pattern(kBytes, 2);
+  Served near(first);
+  Served far(second);
+  const MrInfo near_mr = near.reg(pair.a);
+  const MrInfo far_mr = far.reg(pair.b);
+  CHECK_EQ(near.descriptors(), 1);
+  CHECK(pair.a.send(pair.qp_a, request(WrOpcode::RDMA_WRITE, near, near_mr, far, far_mr)).ok());
+  CHECK_EQ(pair.a.wait().status, WcStatus::SUCCESS);
+  CHECK(far.bytes() == first);
+  CHECK_EQ(near.descriptors(), 2);
+  CHECK_EQ(far.descriptors(), 1);
+  CHECK(far.memory->copy_out(far.address, second));
+  CHECK(pair.a.send(pair.qp_a, request(WrOpcode::RDMA_READ, near, near_mr, far, far_mr)).ok());
+  CHECK_EQ(pair.a.wait().status, WcStatus::SUCCESS);
+  CHECK(near.bytes() == second);
+  CHECK_EQ(far.descriptors(), 2);
+  pair.check_no_datagrams();
+}
+
+TEST("neighbour memory: what nobody serves any more is forgotten by the neighbour too") {
+  NeighbourPair pair;
+  auto bytes = pattern(kBytes, 1);
+  auto target = pattern(kBytes, 2);
+  Served near(bytes);
+  Served another(bytes);
+  Served far(target);
+  const MrInfo far_mr = far.reg(pair.b);
+  for (Served* from : {&near, &another}) {
+    const MrInfo mr = from->reg(pair.a);
+    CHECK(pair.a.send(pair.qp_a, request(WrOpcode::RDMA_WRITE, *from, mr, far, far_mr)).ok());
+    CHECK_EQ(pair.a.wait().status, WcStatus::SUCCESS);
+    CHECK_EQ(from->descriptors(), 2);
+    if (from == &another) break;
+    CHECK(pair.a.call([&](Adapter& adapter) { return adapter.dereg_mr(mr.handle); }).ok());
+    from->memory.reset();
+  }
+  CHECK_EQ(near.descriptors(), 0);
+}
+
+TEST("neighbour memory: the payload of a process that has ended fails the request") {
+  NeighbourPair pair;
+  auto bytes = pattern(kBytes, 1);
+  auto target = pattern(kBytes, 2);
+  Served near(bytes);
+  Served far(target);
+  const MrInfo near_mr = near.reg(pair.a);
+  const MrInfo far_mr = far.reg(pair.b);
+  near.end();
+  CHECK(pair.a.send(pair.qp_a, request(WrOpcode::RDMA_WRITE, near, near_mr, far, far_mr)).ok());
+  CHECK_EQ(pair.a.wait().status, WcStatus::LOC_PROT_ERR);
+  CHECK(far.bytes() == target);
+}
+
+TEST("neighbour memory: without its number the file alone is read, and nothing is written") {
+  auto bytes = pattern(kBytes, 1);
+  Served served(bytes);
+  LentMemories lent;
+  lent.add(7, 0, FileDescriptor(dup(served.memory->foreign()->file)));
+  CHECK(lent.find(6) == nullptr);
+  AddressSpace* space = lent.find(7);
+  CHECK(space != nullptr);
+  std::vector<std::uint8_t> read(kBytes);
+  CHECK(space->copy_in(served.address, read));
+  CHECK(read == bytes);
+  CHECK(!space->copy_in(8, read));
+  CHECK(!space->copy_out(served.address, read));
+  lent.remove(7);
+  CHECK(lent.find(7) == nullptr);
+}
+
+}  // namespace
+}  // namespace softhca
