@@ -58,25 +58,22 @@ Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out,
 }
 
 Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> out) {
-  if (const Status status = usable(); !status.ok()) return status;
-  if (std::unique_lock lock(guarded_->mutex, std::try_to_lock); lock.owns_lock()) {
-    // The adapter is there as long as its device; only its driver may be pulled from under a call.
-    Result<std::size_t> polled = guarded_->adapter.poll_cq(cq, out);
-    if (!driver_ || !polled.ok() || polled.value > 0) return polled;
-    const InUse in_use(*this);
-    if (!in_use.status().ok()) return in_use.status();
-    const Driver::LocalNews news = driver_->fetch_locally();
-    if (news.fetched) polled = guarded_->adapter.poll_cq(cq, out);
-    lock.unlock();
-    if (news.due) {
-      const GilReleased released;
-      driver_->pump_transmit();
-    }
-    return polled;
-  }
-  const GilReleased released;
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
+  if (driver_) {
+    Result<std::size_t> polled = 0;
+    bool due = false;
+    if (driver_->try_poll_cq(cq, out, polled, due)) {
+      if (due) {
+        const GilReleased released;
+        driver_->pump_transmit();
+      }
+      return polled;
+    }
+  } else if (const std::unique_lock lock(guarded_->mutex, std::try_to_lock); lock.owns_lock()) {
+    return guarded_->adapter.poll_cq(cq, out);
+  }
+  const GilReleased released;
   const std::lock_guard lock(guarded_->mutex);
   return guarded_->adapter.poll_cq(cq, out);
 }

@@ -192,18 +192,39 @@ Result<std::size_t> Driver::poll_cq(std::uint32_t cq, std::span<Completion> out)
   if (const Status status = usable(); !status.ok()) return status;
   bool yielded = false;
   for (int attempt = 0;; ++attempt) {
+    bool due = false;
     std::unique_lock lock(guarded_->mutex);
-    const Result<std::size_t> polled = guarded_->adapter.poll_cq(cq, out);
+    const Result<std::size_t> polled = poll_under_lock(cq, out, due);
     lock.unlock();
+    if (due) pump_transmit();
     if (yielded) learn_from_yield(polled.ok() && polled.value > 0);
     if (!polled.ok() || polled.value > 0) {
       polling_since_ns_.store(0, std::memory_order_relaxed);
       return polled;
     }
-    if (attempt > 0) return polled;
+    if (attempt > 0 || may_skip_wire()) return polled;
     yielded = be_patient();
     pump(kReceive);
   }
+}
+
+bool Driver::try_poll_cq(std::uint32_t cq, std::span<Completion> out, Result<std::size_t>& polled,
+                         bool& due) {
+  const std::unique_lock lock(guarded_->mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  polled = poll_under_lock(cq, out, due);
+  return true;
+}
+
+Result<std::size_t> Driver::poll_under_lock(std::uint32_t cq, std::span<Completion> out,
+                                            bool& due) {
+  const Result<std::size_t> polled = guarded_->adapter.poll_cq(cq, out);
+  if (!polled.ok() || polled.value > 0 || !neighbourhood_ || !neighbourhood_->is_inhabited() ||
+      !neighbourhood_->has_work()) {
+    return polled;
+  }
+  const bool fetched = fetch_and_settle(due);
+  return fetched ? guarded_->adapter.poll_cq(cq, out) : polled;
 }
 
 Result<bool> Driver::next_event(AsyncEvent& event) {
@@ -238,23 +259,20 @@ void Driver::meet(const Gid& gid) {
   if (neighbourhood_ && usable().ok()) neighbourhood_->meet(gid);
 }
 
-Driver::LocalNews Driver::fetch_locally() {
-  LocalNews news;
-  if (!neighbourhood_ || !neighbourhood_->is_inhabited() || !neighbourhood_->has_work()) {
-    return news;
-  }
+// With the adapter locked, takes in what neighbours have sent. True: something had come.
+bool Driver::fetch_and_settle(bool& due) {
   const std::uint64_t now_ns = monotonic_ns();
-  news.fetched = neighbourhood_->fetch(now_ns);
+  const bool fetched = neighbourhood_->fetch(now_ns);
   local_news_.store(true, std::memory_order_relaxed);
-  news.due = settle_locally(now_ns);
-  return news;
+  due = settle_locally(now_ns);
+  return fetched;
 }
 
 bool Driver::fetch_under_lock() {
   if (!neighbourhood_ || !neighbourhood_->is_inhabited()) return false;
   const std::lock_guard lock(guarded_->mutex);
-  const LocalNews news = fetch_locally();
-  return news.fetched || news.due;
+  bool due = false;
+  return neighbourhood_->has_work() && (fetch_and_settle(due) || due);
 }
 
 bool Driver::may_skip_wire() {

@@ -89,23 +89,21 @@ class Driver {
     due = settle_locally(now_ns);
     return true;
   }
+  void pump_transmit() { pump(kTransmit); }
+
   // Adapter::poll_cq() that makes progress itself when it finds nothing.
   Result<std::size_t> poll_cq(std::uint32_t cq, std::span<Completion> out);
+  // The same for callers who cannot wait: false, and nothing was polled, if somebody else is at the
+  // adapter. It looks to adapters of this host, but not to the network; `due` as above.
+  bool try_poll_cq(std::uint32_t cq, std::span<Completion> out, Result<std::size_t>& polled,
+                   bool& due);
+  // A poll that found nothing may leave the network for a later one: adapters of this host are all
+  // that has been heard of lately.
+  bool may_skip_wire();
 
   // Makes the acquaintance of the adapter with this address, if it is one of this host and user.
   // For a call that connects a queue pair to it; waits a little.
   void meet(const Gid& gid);
-
-  // With the adapter locked: takes in what other adapters of this host have sent.
-  struct LocalNews {
-    bool fetched = false;  // Something has come.
-    bool due = false;      // pump_transmit() has something to do, once the lock is gone.
-  };
-  LocalNews fetch_locally();
-  void pump_transmit() { pump(kTransmit); }
-  // A poll that found nothing may leave the network for a later one: adapters of this host are all
-  // that has been heard of lately.
-  bool may_skip_wire();
 
   // A caller that polled goes to sleep: the thread takes over at once.
   void caller_sleeps();
@@ -133,6 +131,8 @@ class Driver {
   DriverError start_thread();
   void abandon();
 
+  Result<std::size_t> poll_under_lock(std::uint32_t cq, std::span<Completion> out, bool& due);
+  bool fetch_and_settle(bool& due);
   bool fetch_under_lock();
   // Under the lock: moves what stays on this host. True: the engine has something to do besides.
   bool settle_locally(std::uint64_t now_ns);

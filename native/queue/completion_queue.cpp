@@ -24,10 +24,10 @@ bool CompletionQueue::add(const Completion& completion) {
   if (outlet_) {
     return outlet_->put(completion);
   }
-  if (tail_ - head_ >= ring_.size()) {
+  if (tail_ - head_ >= capacity_) {
     return false;
   }
-  ring_[tail_++ % ring_.size()] = completion;
+  ring_[slots_.of(tail_++)] = completion;
   return true;
 }
 
@@ -84,7 +84,7 @@ bool CompletionQueue::notify_now() {
 std::size_t CompletionQueue::poll(std::span<Completion> out) {
   std::size_t taken = 0;
   while (taken < out.size() && head_ != tail_) {
-    out[taken++] = ring_[head_++ % ring_.size()];
+    out[taken++] = ring_[slots_.of(head_++)];
   }
   return taken;
 }
@@ -100,9 +100,9 @@ void CompletionQueue::arm(bool solicited_only) {
 void CompletionQueue::purge(std::uint32_t qpn) {
   std::uint64_t kept = head_;
   for (std::uint64_t at = head_; at != tail_; ++at) {
-    const Completion entry = ring_[at % ring_.size()];
+    const Completion entry = ring_[slots_.of(at)];
     if (entry.qpn != qpn) {
-      ring_[kept++ % ring_.size()] = entry;
+      ring_[slots_.of(kept++)] = entry;
     }
   }
   tail_ = kept;
@@ -116,8 +116,10 @@ bool CompletionQueue::resize(std::uint32_t capacity) {
   if (outlet_) {
     return true;
   }
-  std::vector<Completion> larger(capacity);
+  const RingSlots slots(capacity);
+  std::vector<Completion> larger(slots.count());
   const std::size_t kept = poll(larger);
+  slots_ = slots;
   ring_.swap(larger);
   head_ = 0;
   tail_ = kept;

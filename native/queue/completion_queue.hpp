@@ -9,6 +9,7 @@
 
 #include "queue/completion.hpp"
 #include "queue/completion_outlet.hpp"
+#include "queue/ring_slots.hpp"
 #include "vocabulary/time.hpp"
 
 namespace softhca {
@@ -19,7 +20,7 @@ class CompletionQueue {
   enum class Push : std::uint8_t { ADDED, ADDED_AND_NOTIFY, OVERFLOW, DISCARDED };
 
   CompletionQueue(std::uint32_t handle, std::uint32_t capacity)
-      : handle_(handle), capacity_(capacity), ring_(capacity) {}
+      : handle_(handle), capacity_(capacity), slots_(capacity), ring_(slots_.count()) {}
 
   std::uint32_t handle() const { return handle_; }
   std::uint32_t capacity() const { return capacity_; }
@@ -62,7 +63,7 @@ class CompletionQueue {
   template <class Visit>
   void for_each(Visit visit) const {
     for (std::uint64_t at = head_; at != tail_; ++at) {
-      visit(ring_[at % ring_.size()]);
+      visit(ring_[slots_.of(at)]);
     }
   }
 
@@ -77,6 +78,7 @@ class CompletionQueue {
   std::uint32_t handle_;
   std::uint32_t capacity_;
   std::shared_ptr<CompletionOutlet> outlet_;
+  RingSlots slots_;
   std::vector<Completion> ring_;  // Empty where there is an outlet.
   std::uint64_t head_ = 0;
   std::uint64_t tail_ = 0;

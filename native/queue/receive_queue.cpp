@@ -5,11 +5,11 @@
 namespace softhca {
 
 void ReceiveRing::allocate(std::uint32_t capacity, std::uint32_t max_sge) {
-  const std::size_t slots = std::max<std::uint32_t>(capacity, 1);
   capacity_ = capacity;
+  slots_ = RingSlots(capacity);
   max_sge_ = max_sge;
-  entries_.resize(slots);
-  sges_.resize(slots * max_sge);
+  entries_.resize(slots_.count());
+  sges_.resize(slots_.count() * max_sge);
 }
 
 void ReceiveRing::reset() {
@@ -28,14 +28,14 @@ bool ReceiveRing::fetch() {
 }
 
 void ReceiveRing::push(std::uint64_t wr_id, std::span<const Sge> sges, std::uint64_t cqe) {
-  const std::size_t slot = tail_ % entries_.size();
+  const std::size_t slot = slots_.of(tail_);
   entries_[slot] = {wr_id, cqe, static_cast<std::uint32_t>(sges.size())};
   std::copy(sges.begin(), sges.end(), sges_.begin() + static_cast<std::ptrdiff_t>(slot * max_sge_));
   ++tail_;
 }
 
 void ReceiveRing::pop(TakenReceive& taken) {
-  const std::size_t slot = head_ % entries_.size();
+  const std::size_t slot = slots_.of(head_);
   const Entry& entry = entries_[slot];
   taken.wr_id = entry.wr_id;
   taken.cqe = entry.cqe;

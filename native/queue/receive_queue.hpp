@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "queue/ring_slots.hpp"
 #include "queue/work_request.hpp"
 #include "queue/work_source.hpp"
 
@@ -55,6 +56,7 @@ class ReceiveRing {
   RecvWr fetched_;
   std::vector<Entry> entries_;
   std::vector<Sge> sges_;
+  RingSlots slots_;
   std::uint32_t capacity_ = 0;
   std::uint32_t max_sge_ = 0;
   std::uint64_t head_ = 0;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "queue/ring_slots.hpp"
 #include "queue/work_request.hpp"
 #include "queue/work_source.hpp"
 #include "vocabulary/bytes.hpp"
@@ -97,24 +98,24 @@ class SendQueue {
     }
   }
 
-  bool full() const { return tail_ - freed_ >= entries_.size(); }
+  bool full() const { return tail_ - freed_ >= capacity_; }
   bool empty() const { return oldest_ == tail_; }
   // Slots that are not free: what is posted, and unsignaled requests until a completion tells of
   // their end.
   std::uint32_t held() const { return static_cast<std::uint32_t>(tail_ - freed_); }
-  std::uint32_t capacity() const { return static_cast<std::uint32_t>(entries_.size()); }
+  std::uint32_t capacity() const { return capacity_; }
   std::uint64_t oldest() const { return oldest_; }
   std::uint64_t tail() const { return tail_; }
 
-  SendWqe& at(std::uint64_t index) { return entries_[index % entries_.size()]; }
-  const SendWqe& at(std::uint64_t index) const { return entries_[index % entries_.size()]; }
+  SendWqe& at(std::uint64_t index) { return entries_[slots_.of(index)]; }
+  const SendWqe& at(std::uint64_t index) const { return entries_[slots_.of(index)]; }
   std::span<Sge> sges(std::uint64_t index) {
-    return {&sges_[(index % entries_.size()) * max_sge_], at(index).sge_count};
+    return {&sges_[slots_.of(index) * max_sge_], at(index).sge_count};
   }
   // Room for the scatter/gather list of the entry to be pushed next.
-  std::span<Sge> sge_room() { return {&sges_[(tail_ % entries_.size()) * max_sge_], max_sge_}; }
+  std::span<Sge> sge_room() { return {&sges_[slots_.of(tail_) * max_sge_], max_sge_}; }
   ByteSpan inline_bytes(std::uint64_t index) {
-    return {inline_.data() + (index % entries_.size()) * max_inline_, max_inline_};
+    return {inline_.data() + slots_.of(index) * max_inline_, max_inline_};
   }
 
   SendWqe& next_entry() { return at(tail_); }
@@ -136,6 +137,8 @@ class SendQueue {
   std::vector<Sge> sges_;
   std::vector<std::uint8_t> inline_;
   std::shared_ptr<SendSource> source_;
+  RingSlots slots_;
+  std::uint32_t capacity_ = 0;
   std::uint32_t max_sge_ = 0;
   std::uint32_t max_inline_ = 0;
   std::uint64_t freed_ = 0;
