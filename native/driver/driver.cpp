@@ -263,7 +263,7 @@ void Driver::meet(const Gid& gid) {
 bool Driver::fetch_and_settle(bool& due) {
   const std::uint64_t now_ns = monotonic_ns();
   const bool fetched = neighbourhood_->fetch(now_ns);
-  local_news_.store(true, std::memory_order_relaxed);
+  if (fetched) local_news_.store(true, std::memory_order_relaxed);
   due = settle_locally(now_ns);
   return fetched;
 }

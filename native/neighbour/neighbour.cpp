@@ -52,20 +52,15 @@ Neighbour::Neighbour(Meeting meeting)
 
 bool Neighbour::has_room() {
   settle();
-  // The longest record, the rest of the ring that it may leave unused, and the word behind it.
-  constexpr std::uint64_t kEnough = 2 * kMaxRecordBytes + 4 * kCellBytes;
-  const auto room = [this] {
-    return kRingBytes - (writer_.produced() - writer_.consumed()) >= kEnough;
-  };
-  if (room()) return true;
+  if (writer_.has_room()) return true;
   writer_.look();
   settle();
-  if (room()) return true;
+  if (writer_.has_room()) return true;
   writer_.shared().writer_waits.store(1);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   writer_.look();
   settle();
-  return room() || writer_.is_broken();  // What goes into a broken ring is lost.
+  return writer_.has_room() || writer_.is_broken();  // What goes into a broken ring is lost.
 }
 
 bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
@@ -82,24 +77,20 @@ bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
 }
 
 void Neighbour::send(const LocalPacket& local) {
-  std::uint8_t header[kMaxHeaderBytes];
-  const std::size_t header_bytes = encode_headers(local.packet, header);
-  const std::size_t payload_bytes = local.packet.payload.size();
-  const std::size_t behind =
-      local.pieces.empty() ? payload_bytes : local.pieces.size() * sizeof(PieceOnTheWay);
-  RecordHead* record = writer_.begin(static_cast<std::uint32_t>(header_bytes + behind));
-  if (record == nullptr) return;  // The peer is not what it should be.
-  record->psns = local.packet.psns;
-  record->header_bytes = static_cast<std::uint16_t>(header_bytes);
-  record->piece_count = static_cast<std::uint16_t>(local.pieces.size());
-  auto* body = reinterpret_cast<std::uint8_t*>(record + 1);
-  std::memcpy(body, header, header_bytes);
-  body += header_bytes;
+  const Packet& packet = local.packet;
+  const std::size_t rest_bytes =
+      local.pieces.empty() ? packet.payload.size() : local.pieces.size() * sizeof(PieceOnTheWay);
+  RingRecord record =
+      writer_.begin(packet.info->header_bytes, static_cast<std::uint32_t>(rest_bytes));
+  if (record.slot == nullptr) return;  // The peer is not what it should be.
+  record.psns = packet.psns;
+  record.piece_count = static_cast<std::uint32_t>(local.pieces.size());
+  encode_headers(packet, {record.headers, record.header_bytes});
   if (local.pieces.empty()) {
-    if (payload_bytes != 0) std::memcpy(body, local.packet.payload.data(), payload_bytes);
-    writer_.publish(*record);
+    if (rest_bytes != 0) std::memcpy(record.rest, packet.payload.data(), rest_bytes);
+    writer_.publish(record);
   } else {
-    Lent lent{.record = record, .qpn = local.qpn, .packet = local.packet};
+    Lent lent{.slot = record.slot, .ready = writer_.ready_word(), .qpn = local.qpn, .packet = packet};
     lent.packet.pieces = {};
     lent.packet.pieces_bytes = 0;
     for (const MemoryPiece& piece : local.pieces) {
@@ -110,13 +101,13 @@ void Neighbour::send(const LocalPacket& local) {
       } else if (buffer.number != 0 && announce(buffer)) {
         way = {piece.address - buffer.address, piece.length, buffer.number};
       }
-      std::memcpy(body, &way, sizeof way);
-      body += sizeof way;
+      std::memcpy(record.rest, &way, sizeof way);
+      record.rest += sizeof way;
       if (lent.keys.empty() || lent.keys.back() != piece.key >> 8) {
         lent.keys.push_back(piece.key >> 8);
       }
     }
-    writer_.publish(*record);
+    writer_.publish(record);
     lent.end = writer_.produced();
     lent_.push_back(std::move(lent));
   }
@@ -186,7 +177,7 @@ void Neighbour::settle() {
   writer_.look();
   while (!lent_.empty() && lent_.front().end <= writer_.consumed()) {
     Lent& done = lent_.front();
-    const bool unread = done.record->state.load() == raw(RecordState::UNREADABLE);
+    const bool unread = done.state() == RecordState::UNREADABLE;
     if (unread && !done.taken_back) unreadable_.push_back({done.qpn, done.packet});
     lent_.pop_front();
   }
@@ -194,19 +185,18 @@ void Neighbour::settle() {
 
 // True if the peer will not look at it any more, and has not done so.
 bool Neighbour::take_back(Lent& lent) {
-  std::uint32_t state = raw(RecordState::READY);
-  if (lent.taken_back ||
-      lent.record->state.compare_exchange_strong(state, raw(RecordState::CANCELLED))) {
+  std::uint32_t word = lent.ready;
+  const std::uint32_t cancelled = lent.ready ^ raw(RecordState::READY) ^ raw(RecordState::CANCELLED);
+  if (lent.taken_back || lent.slot->word.compare_exchange_strong(word, cancelled)) {
     return !std::exchange(lent.taken_back, true);
   }
-  for (int looks = 1; state == raw(RecordState::CLAIMED); ++looks) {
+  for (int looks = 1; lent.state() == RecordState::CLAIMED; ++looks) {
     writer_.look();
     if (lent.end <= writer_.consumed() || writer_.is_broken()) break;
     if (looks % kLooks == 0) {
       if (peer_is_gone() || looks > kMostLooks) break;
       sched_yield();
     }
-    state = lent.record->state.load();
   }
   return false;
 }
@@ -239,13 +229,13 @@ void Neighbour::revoke(std::uint32_t key_index) {
 
 bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
   int taken = 0;
-  std::uint32_t bytes = 0;
   fetched_bytes_ = 0;
-  for (RecordHead* record = nullptr;
-       taken < most && fetched_bytes_ < kFetchBytes && (record = reader_.peek(bytes)) != nullptr;
-       ++taken) {
-    take(adapter, *record, bytes, now_ns);
-    if (reader_.consume(bytes)) wake();
+  for (; taken < most && fetched_bytes_ < kFetchBytes; ++taken) {
+    const RingRecord record = reader_.peek();
+    if (record.slot == nullptr) break;
+    take(adapter, record, now_ns);
+    // Who has lent something waits until it has it back.
+    if (reader_.consume(record.piece_count != 0)) wake();
   }
   settle();
   for (const Unreadable& one : std::exchange(unreadable_, {})) {
@@ -255,52 +245,46 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
   return taken > 0;
 }
 
-void Neighbour::take(Adapter& adapter, RecordHead& record, std::uint32_t bytes,
-                     std::uint64_t now_ns) {
-  // Out of the shared memory first: the peer could change it after it was checked.
-  const std::size_t header_bytes = record.header_bytes;
-  const std::size_t piece_count = record.piece_count;
-  const std::uint32_t psns = record.psns;
-  if (header_bytes < kBthBytes || header_bytes > kMaxHeaderBytes || header_bytes > bytes ||
-      piece_count > kMaxPieces || psns < 1 || psns > kMaxPackets ||
-      piece_count * sizeof(PieceOnTheWay) > bytes - header_bytes) {
+void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) {
+  if (record.header_bytes < kBthBytes || record.header_bytes > kMaxHeaderBytes ||
+      record.piece_count > kMaxPieces || record.psns < 1 || record.psns > kMaxPackets ||
+      record.piece_count * sizeof(PieceOnTheWay) > record.rest_bytes()) {
     return;
   }
-  const auto* body = reinterpret_cast<const std::uint8_t*>(&record + 1);
-  std::uint8_t header[kMaxHeaderBytes + kIcrcBytes] = {};
-  std::memcpy(header, body, header_bytes);
+  // Out of the shared memory first: the peer could change it after it was checked.
+  std::uint8_t header[kMaxHeaderBytes + kIcrcBytes];
+  std::memcpy(header, record.headers, record.header_bytes);
   Packet packet;
-  if (decode_packet({header, header_bytes + kIcrcBytes}, packet) != DecodeStatus::OK ||
-      packet.info->header_bytes != header_bytes ||
+  if (decode_packet({header, record.header_bytes + kIcrcBytes}, packet) != DecodeStatus::OK ||
+      packet.info->header_bytes != record.header_bytes ||
       opcode_transport(packet.bth.opcode) == OpcodeTransport::UD || packet.info->has(kCnp)) {
     return;
   }
-  body += header_bytes;
   const bool may_refer = packet.info->has(kMayRefer) && !packet.info->has(kAtomicWrite);
-  packet.psns = psns;
+  packet.psns = record.psns;
   packet.payload = {};
-  if ((psns > 1 || piece_count > 0) && !may_refer) return;
-  if (piece_count == 0) {
-    if (bytes > header_bytes && !packet.info->has(kHasPayload)) return;
-    packet.payload = {body, bytes - header_bytes};
-  }
+  if ((record.psns > 1 || record.piece_count > 0) && !may_refer) return;
   Route route;
   route.source = met_.peer;
   route.destination = met_.own;
-  if (piece_count == 0) {
+  if (record.piece_count == 0) {
+    if (record.rest_bytes() > 0 && !packet.info->has(kHasPayload)) return;
+    packet.payload = {record.rest, record.rest_bytes()};
     static_cast<void>(adapter.receive_local(route, packet, now_ns));
     return;
   }
-  std::uint32_t ready = raw(RecordState::READY);
-  if (!record.state.compare_exchange_strong(ready, raw(RecordState::CLAIMED))) return;
-  bool read = locate(body, piece_count);
+  std::atomic<std::uint32_t>& word = record.slot->word;
+  std::uint32_t ready = reader_.ready_word();
+  const std::uint32_t lap = ready ^ raw(RecordState::READY);
+  if (!word.compare_exchange_strong(ready, lap | raw(RecordState::CLAIMED))) return;
+  bool read = locate(record.rest, record.piece_count);
   if (read) {
     packet.pieces = pieces_;
     for (const MemoryPiece& piece : pieces_) packet.pieces_bytes += piece.length;
     fetched_bytes_ += packet.pieces_bytes;
     read = packet.pieces_bytes <= kLocalPacketBytes && adapter.receive_local(route, packet, now_ns);
   }
-  if (!read) record.state.store(raw(RecordState::UNREADABLE));
+  if (!read) word.store(lap | raw(RecordState::UNREADABLE));
 }
 
 // Where the pieces of a payload are, seen from here. Messages that were not heard yet may tell of

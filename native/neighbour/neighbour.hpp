@@ -66,19 +66,22 @@ class Neighbour final : public LocalPath {
  private:
   // A payload that was left in place, until the peer is done with it.
   struct Lent {
-    std::uint64_t end = 0;  // Of the record.
-    RecordHead* record = nullptr;
+    std::uint64_t end = 0;  // How many records the peer is through with then.
+    SharedSlot* slot = nullptr;
+    std::uint32_t ready = 0;  // The slot's word while nobody is at it.
     std::uint32_t qpn = 0;
     Packet packet;                    // Without its payload.
     std::vector<std::uint32_t> keys;  // Indices.
     bool taken_back = false;
+
+    RecordState state() const { return static_cast<RecordState>(slot->word.load() & 0xff); }
   };
   struct Unreadable {
     std::uint32_t qpn = 0;
     Packet packet;
   };
 
-  void take(Adapter& adapter, RecordHead& record, std::uint32_t bytes, std::uint64_t now_ns);
+  void take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
   bool locate(const std::uint8_t* from, std::size_t count);
   bool locate_known(const std::uint8_t* from, std::size_t count);
   void settle();

@@ -3,49 +3,68 @@
 namespace softhca {
 namespace {
 
-std::uint64_t cells_of(std::uint32_t bytes) {
-  return (sizeof(RecordHead) + bytes + kCellBytes - 1) / kCellBytes * kCellBytes;
-}
+// The reader tells how far it has come when it has used up such a part of the slots or of the body.
+constexpr std::uint64_t kTellPart = 8;
 
 constexpr auto raw(RecordState state) { return static_cast<std::uint32_t>(state); }
 
 }  // namespace
 
+void RingPlace::put(RingShared& ring, RingRecord& record) {
+  record.slot = &ring.slots[slots % kSlots];
+  ++slots;
+  std::uint8_t* const inlined = record.slot->inlined;
+  record.headers = inlined;
+  record.rest = inlined + record.header_bytes;
+  if (record.bytes <= kInlineBytes) return;
+  const bool headers_fit = record.header_bytes <= kInlineBytes;
+  const std::uint32_t needed = headers_fit ? record.rest_bytes() : record.bytes;
+  const std::uint64_t cells = (needed + kCellBytes - 1) / kCellBytes * kCellBytes;
+  const std::uint64_t to_end = kBodyBytes - body % kBodyBytes;
+  if (cells > to_end) body += to_end;
+  std::uint8_t* const at = ring.body + body % kBodyBytes;
+  body += cells;
+  if (!headers_fit) record.headers = at;
+  record.rest = headers_fit ? at : at + record.header_bytes;
+}
+
 void RingWriter::look() {
-  const std::uint64_t consumed = ring_.consumed.load(std::memory_order_acquire);
-  if (consumed < consumed_ || consumed > produced_) {
+  const std::uint64_t slots = ring_.consumed_slots.load(std::memory_order_acquire);
+  const std::uint64_t body = ring_.consumed_bytes.load(std::memory_order_relaxed);
+  if (slots < consumed_.slots || slots > place_.slots || body < consumed_.body ||
+      body > place_.body) {
     broken_ = true;
     return;
   }
-  consumed_ = consumed;
+  consumed_ = {slots, body};
 }
 
-// With the first word behind it.
-bool RingWriter::fits(std::uint64_t bytes) {
-  if (produced_ + bytes + kCellBytes - consumed_ <= kRingBytes) return true;
-  look();
-  return produced_ + bytes + kCellBytes - consumed_ <= kRingBytes;
+bool RingWriter::has_room() const {
+  // What may be left unused at the end of a lap, and the record.
+  return fits({place_.slots + 1, place_.body + std::uint64_t{2} * kMaxRecordBytes});
 }
 
-RecordHead* RingWriter::begin(std::uint32_t bytes) {
-  const std::uint64_t cells = cells_of(bytes);
-  const std::uint64_t to_end = kRingBytes - produced_ % kRingBytes;
-  if (broken_ || !fits(cells <= to_end ? cells : to_end + cells)) return nullptr;
-  if (cells > to_end) {
-    RecordHead* wrap = at(produced_);
-    produced_ += to_end;
-    at(produced_)->state.store(raw(RecordState::EMPTY), std::memory_order_relaxed);
-    wrap->state.store(raw(RecordState::WRAP), std::memory_order_release);
-  }
-  RecordHead* record = at(produced_);
-  record->bytes = bytes;
+RingRecord RingWriter::begin(std::uint32_t header_bytes, std::uint32_t rest_bytes) {
+  RingRecord record;
+  record.bytes = header_bytes + rest_bytes;
+  record.header_bytes = header_bytes;
+  behind_ = place_;
+  behind_.put(ring_, record);
+  if (!fits(behind_)) look();
+  if (broken_ || record.bytes > kMaxRecordBytes || !fits(behind_)) return {};
   return record;
 }
 
-void RingWriter::publish(RecordHead& record) {
-  produced_ += cells_of(record.bytes);
-  at(produced_)->state.store(raw(RecordState::EMPTY), std::memory_order_relaxed);
-  record.state.store(raw(RecordState::READY), std::memory_order_release);
+std::uint32_t RingWriter::ready_word() const { return place_.lap_bits() | raw(RecordState::READY); }
+
+void RingWriter::publish(const RingRecord& record) {
+  SharedSlot& slot = *record.slot;
+  slot.bytes = record.bytes;
+  slot.psns = record.psns;
+  slot.header_bytes = static_cast<std::uint16_t>(record.header_bytes);
+  slot.piece_count = static_cast<std::uint16_t>(record.piece_count);
+  slot.word.store(ready_word(), std::memory_order_release);
+  place_ = behind_;
 }
 
 bool RingWriter::take_sleeper() {
@@ -56,31 +75,36 @@ bool RingWriter::take_sleeper() {
          ring_.reader_asleep.exchange(0) != 0;
 }
 
-bool RingReader::has_record() const {
-  return at(place_)->state.load(std::memory_order_acquire) != raw(RecordState::EMPTY);
-}
-
-RecordHead* RingReader::peek(std::uint32_t& bytes) {
-  if (broken_) return nullptr;
-  std::uint32_t state = at(place_)->state.load(std::memory_order_acquire);
-  if (state == raw(RecordState::WRAP)) {
-    place_ += kRingBytes - place_ % kRingBytes;
-    state = at(place_)->state.load(std::memory_order_acquire);
-  }
-  if (state == raw(RecordState::EMPTY)) return nullptr;
-  RecordHead* record = at(place_);
-  bytes = record->bytes;
+RingRecord RingReader::peek() {
+  if (broken_ || !has_record()) return {};
+  SharedSlot& slot = ring_.slots[place_.slots % kSlots];
+  const std::uint32_t state = slot.word.load(std::memory_order_relaxed) & 0xff;
+  RingRecord record;
+  record.bytes = slot.bytes;
+  record.header_bytes = slot.header_bytes;
+  record.psns = slot.psns;
+  record.piece_count = slot.piece_count;
   const bool known = state == raw(RecordState::READY) || state == raw(RecordState::CANCELLED);
-  if (!known || bytes > kMaxRecordBytes || cells_of(bytes) > kRingBytes - place_ % kRingBytes) {
+  if (!known || record.bytes > kMaxRecordBytes || record.header_bytes > record.bytes) {
     broken_ = true;
-    return nullptr;
+    return {};
   }
+  behind_ = place_;
+  behind_.put(ring_, record);
   return record;
 }
 
-bool RingReader::consume(std::uint32_t bytes) {
-  place_ += cells_of(bytes);
-  ring_.consumed.store(place_, std::memory_order_release);
+bool RingReader::consume(bool at_once) {
+  place_ = behind_;
+  if (!at_once && place_.slots - told_.slots < kSlots / kTellPart &&
+      place_.body - told_.body < kBodyBytes / kTellPart) {
+    return false;
+  }
+  told_ = place_;
+  ring_.consumed_bytes.store(place_.body, std::memory_order_relaxed);
+  ring_.consumed_slots.store(place_.slots, std::memory_order_release);
+  // The writer wishes to be woken before it looks again.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (ring_.writer_waits.load(std::memory_order_relaxed) == 0) return false;
   return ring_.writer_waits.exchange(0) != 0;
 }

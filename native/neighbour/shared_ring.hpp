@@ -1,10 +1,14 @@
-// One direction between two adapters of a host: records of varying length in shared memory, written
-// by one process and read by the other.
+// One direction between two adapters of a host: records in shared memory, written by one process
+// and read by the other.
 //
-// A record begins at a cell of 64 bytes, and its first word says what it is. The writer clears the
-// first word behind a record before it publishes the record, so that the reader never takes bytes
-// of an earlier lap for one. Neither side believes what the other has written: places are kept
-// outside the shared memory, and lengths are checked.
+// A record is a slot of one cache line, which holds all of a short record; what does not fit there
+// lies in a second area, the body. The first word of a slot says in which lap it was written, so
+// that nothing has to be cleared behind a record: between two processors each line that is written
+// costs as much as the whole record. For the same reason the reader tells only now and then how far
+// it has come.
+//
+// Neither side believes what the other has written: places are kept outside the shared memory, and
+// lengths are checked.
 #pragma once
 
 #include <atomic>
@@ -15,47 +19,82 @@
 namespace softhca {
 
 inline constexpr std::uint64_t kCellBytes = 64;
-inline constexpr std::uint64_t kRingBytes = 1u << 20;
-inline constexpr std::uint32_t kMaxRecordBytes = 8192;
+inline constexpr std::uint64_t kSlots = 2048;
+inline constexpr std::uint64_t kBodyBytes = 1u << 19;
+inline constexpr std::uint32_t kMaxRecordBytes = 8192;  // Headers and what follows them.
+inline constexpr std::uint32_t kInlineBytes = 48;
 
+// The low byte of a slot's word; the others are the lap.
 enum class RecordState : std::uint32_t {
-  EMPTY = 0,
   READY = 1,
   CLAIMED = 2,     // The reader is at what the record refers to.
   UNREADABLE = 3,  // It was not there.
   CANCELLED = 4,   // The writer has taken it back.
-  WRAP = 5,        // The next record is at the beginning.
 };
 
-struct RecordHead {
-  std::atomic<std::uint32_t> state;
-  std::uint32_t bytes;  // Of what follows the head.
+struct SharedSlot {
+  alignas(kCellBytes) std::atomic<std::uint32_t> word;
+  std::uint32_t bytes;  // Of headers and what follows them.
   std::uint32_t psns;
   std::uint16_t header_bytes;  // Of the packet's headers, which come first.
   std::uint16_t piece_count;   // Where the payload lies; 0: it follows the headers.
+  std::uint8_t inlined[kInlineBytes];
 };
-static_assert(sizeof(RecordHead) == 16 && std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(sizeof(SharedSlot) == kCellBytes && std::atomic<std::uint32_t>::is_always_lock_free);
 
 struct RingShared {
-  alignas(kCellBytes) std::atomic<std::uint64_t> consumed;
+  alignas(kCellBytes) std::atomic<std::uint64_t> consumed_slots;
+  std::atomic<std::uint64_t> consumed_bytes;                     // Of the body.
   alignas(kCellBytes) std::atomic<std::uint32_t> reader_asleep;  // It wants to be woken.
   std::atomic<std::uint32_t> reader_fetches;  // It can fetch payloads that are left in place.
   alignas(kCellBytes) std::atomic<std::uint32_t> writer_waits;  // For room.
-  alignas(kCellBytes) std::uint8_t cells[kRingBytes];
+  SharedSlot slots[kSlots];
+  alignas(kCellBytes) std::uint8_t body[kBodyBytes];
+};
+
+// What a record consists of. Headers that fit lie in the slot, and so does what follows them if it
+// fits there too.
+struct RingRecord {
+  SharedSlot* slot = nullptr;  // Null: there is none.
+  std::uint8_t* headers = nullptr;
+  std::uint8_t* rest = nullptr;
+  // As they were when they were checked: in the slot they may change at any time.
+  std::uint32_t bytes = 0;
+  std::uint32_t header_bytes = 0;
+  std::uint32_t psns = 1;
+  std::uint32_t piece_count = 0;
+
+  std::uint32_t rest_bytes() const { return bytes - header_bytes; }
+};
+
+// A place that both sides reckon alike.
+struct RingPlace {
+  std::uint64_t slots = 0;
+  std::uint64_t body = 0;  // Bytes, with those that were skipped at the end of a lap.
+
+  std::uint32_t lap_bits() const {
+    return static_cast<std::uint32_t>(slots / kSlots + 1) << 8;
+  }
+  // Where such a record lies; moves on behind it.
+  void put(RingShared& ring, RingRecord& record);
 };
 
 class RingWriter {
  public:
   explicit RingWriter(RingShared& ring) : ring_(ring) {}
 
-  // Room for a record of this length, or null; it is READY with publish().
-  RecordHead* begin(std::uint32_t bytes);
-  void publish(RecordHead& record);
+  // Room for a record, or none; it is READY with publish().
+  RingRecord begin(std::uint32_t header_bytes, std::uint32_t rest_bytes);
+  void publish(const RingRecord& record);
+  // The longest record would find room.
+  bool has_room() const;
 
-  // Bytes written and consumed so far. `consumed` is refreshed by begin() and look().
-  std::uint64_t produced() const { return produced_; }
-  std::uint64_t consumed() const { return consumed_; }
+  // Records written and consumed so far, of which look() asks the reader.
+  std::uint64_t produced() const { return place_.slots; }
+  std::uint64_t consumed() const { return consumed_.slots; }
   void look();
+  // What the word of the record that begin() gave last is when it is READY.
+  std::uint32_t ready_word() const;
   // The reader is not what it should be.
   bool is_broken() const { return broken_; }
   // A reader that sleeps is to be woken; the wish is gone then.
@@ -63,14 +102,14 @@ class RingWriter {
   RingShared& shared() { return ring_; }
 
  private:
-  bool fits(std::uint64_t bytes);
-  RecordHead* at(std::uint64_t place) {
-    return reinterpret_cast<RecordHead*>(ring_.cells + place % kRingBytes);
+  bool fits(const RingPlace& behind) const {
+    return behind.slots - consumed_.slots <= kSlots && behind.body - consumed_.body <= kBodyBytes;
   }
 
   RingShared& ring_;
-  std::uint64_t produced_ = 0;
-  std::uint64_t consumed_ = 0;
+  RingPlace place_;   // Behind what was published.
+  RingPlace behind_;  // Behind what begin() gave.
+  RingPlace consumed_;
   bool broken_ = false;
 };
 
@@ -78,21 +117,27 @@ class RingReader {
  public:
   explicit RingReader(RingShared& ring) : ring_(ring) {}
 
-  // The next record, its length copied out; null if there is none.
-  RecordHead* peek(std::uint32_t& bytes);
-  // Done with the record that peek() gave. True: the writer waits for the room.
-  bool consume(std::uint32_t bytes);
-  bool has_record() const;
+  // The next record, its lengths copied out and checked; none if there is none.
+  RingRecord peek();
+  // Done with the record that peek() gave. `at_once`: the writer waits to hear of it. True: it
+  // waits for the room.
+  bool consume(bool at_once);
+  bool has_record() const {
+    const SharedSlot& next = ring_.slots[place_.slots % kSlots];
+    return (next.word.load(std::memory_order_acquire) & ~0xffu) == place_.lap_bits();
+  }
+  // What the word of the record that peek() gave was while it was READY.
+  std::uint32_t ready_word() const {
+    return place_.lap_bits() | static_cast<std::uint32_t>(RecordState::READY);
+  }
   bool is_broken() const { return broken_; }
   RingShared& shared() { return ring_; }
 
  private:
-  RecordHead* at(std::uint64_t place) const {
-    return reinterpret_cast<RecordHead*>(ring_.cells + place % kRingBytes);
-  }
-
   RingShared& ring_;
-  std::uint64_t place_ = 0;
+  RingPlace place_;
+  RingPlace behind_;  // What peek() gave.
+  RingPlace told_;
   bool broken_ = false;
 };
 

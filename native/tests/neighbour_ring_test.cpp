@@ -19,9 +19,16 @@ struct Ring {
   SharedSegment segment;
 };
 
-std::uint32_t length_of(Random& random) {
-  return static_cast<std::uint32_t>(random.below(8) == 0 ? random.below(kMaxRecordBytes + 1)
-                                                         : random.below(200));
+struct Lengths {
+  std::uint32_t headers;
+  std::uint32_t rest;
+};
+
+Lengths lengths_of(Random& random) {
+  const auto headers = static_cast<std::uint32_t>(random.below(65));
+  const std::uint64_t rest =
+      random.below(8) == 0 ? random.below(kMaxRecordBytes + 1 - headers) : random.below(200);
+  return {headers, static_cast<std::uint32_t>(rest)};
 }
 
 TEST("neighbour ring: records of any length keep their order and bytes over many laps") {
@@ -30,79 +37,126 @@ TEST("neighbour ring: records of any length keep their order and bytes over many
   std::thread writer([&] {
     RingWriter out(ring.shared());
     Random random(softhca::testing::seed());
-    for (int i = 0; i < kRecords;) {
-      const std::uint32_t bytes = length_of(random);
-      RecordHead* record = nullptr;
-      while ((record = out.begin(bytes)) == nullptr) std::this_thread::yield();
-      std::memset(static_cast<void*>(record + 1), i & 0xff, bytes);
-      out.publish(*record);
-      ++i;
+    for (int i = 0; i < kRecords; ++i) {
+      const Lengths lengths = lengths_of(random);
+      RingRecord record;
+      while ((record = out.begin(lengths.headers, lengths.rest)).slot == nullptr) {
+        std::this_thread::yield();
+      }
+      record.psns = static_cast<std::uint32_t>(i);
+      std::memset(record.headers, i & 0xff, lengths.headers);
+      std::memset(record.rest, ~i & 0xff, lengths.rest);
+      out.publish(record);
     }
   });
   RingReader in(ring.shared());
   Random random(softhca::testing::seed());
   int wrong = 0;
   for (int i = 0; i < kRecords;) {
-    std::uint32_t bytes = 0;
-    RecordHead* record = in.peek(bytes);
-    if (record == nullptr) {
+    const RingRecord record = in.peek();
+    if (record.slot == nullptr) {
       CHECK(!in.is_broken());
       std::this_thread::yield();
       continue;
     }
-    const auto* body = reinterpret_cast<const std::uint8_t*>(record + 1);
-    wrong += bytes != length_of(random) ? 1 : 0;
-    for (std::uint32_t at = 0; at < bytes; ++at) wrong += body[at] != (i & 0xff) ? 1 : 0;
-    static_cast<void>(in.consume(bytes));
+    const Lengths lengths = lengths_of(random);
+    wrong += record.header_bytes != lengths.headers || record.rest_bytes() != lengths.rest ||
+                     record.psns != static_cast<std::uint32_t>(i)
+                 ? 1
+                 : 0;
+    for (std::uint32_t at = 0; at < lengths.headers; ++at) {
+      wrong += record.headers[at] != (i & 0xff) ? 1 : 0;
+    }
+    for (std::uint32_t at = 0; at < lengths.rest; ++at) {
+      wrong += record.rest[at] != (~i & 0xff) ? 1 : 0;
+    }
+    static_cast<void>(in.consume(i % 16 == 0));
     ++i;
   }
   writer.join();
   CHECK_EQ(wrong, 0);
 }
 
-TEST("neighbour ring: a full ring takes nothing more until something is consumed") {
-  Ring ring;
-  RingWriter out(ring.shared());
-  RingReader in(ring.shared());
+// Fills the ring with such records; returns how many.
+std::uint64_t fill(RingWriter& out, std::uint32_t rest) {
   std::uint64_t written = 0;
-  for (RecordHead* record = out.begin(1000); record != nullptr; record = out.begin(1000)) {
-    out.publish(*record);
+  for (RingRecord record = out.begin(28, rest); record.slot != nullptr; record = out.begin(28, rest)) {
+    out.publish(record);
     ++written;
   }
-  CHECK_EQ(written, (kRingBytes - kCellBytes) / 1024);
-  std::uint32_t bytes = 0;
-  CHECK(in.peek(bytes) != nullptr);
-  CHECK_EQ(bytes, 1000u);
-  ring.shared().writer_waits.store(1);
-  CHECK(in.consume(bytes));  // Somebody waits for the room.
-  CHECK(out.begin(1000) != nullptr);
-  CHECK(out.begin(kMaxRecordBytes) == nullptr);
+  return written;
+}
+
+TEST("neighbour ring: a full ring takes nothing more until something is consumed") {
+  for (const bool is_short : {true, false}) {
+    const std::uint32_t rest = is_short ? 8 : 1000;
+    Ring ring;
+    RingWriter out(ring.shared());
+    RingReader in(ring.shared());
+    CHECK_EQ(fill(out, rest), is_short ? kSlots : kBodyBytes / 1024);
+    CHECK(!out.has_room());
+    CHECK_EQ(in.peek().rest_bytes(), rest);
+    ring.shared().writer_waits.store(1);
+    CHECK(in.consume(true));  // Somebody waits for the room.
+    CHECK(out.begin(28, rest).slot != nullptr);
+    if (!is_short) CHECK(out.begin(28, kMaxRecordBytes - 28).slot == nullptr);
+  }
+}
+
+TEST("neighbour ring: a writer that waits for room is told before the ring is empty") {
+  for (const std::uint32_t rest : {8u, 1000u, kMaxRecordBytes - 28}) {
+    Ring ring;
+    RingWriter out(ring.shared());
+    RingReader in(ring.shared());
+    for (int lap = 0; lap < 5; ++lap) {
+      const std::uint64_t written = fill(out, rest);
+      CHECK(written > 0);
+      ring.shared().writer_waits.store(1);
+      std::uint64_t consumed = 0;
+      bool told = false;
+      while (in.peek().slot != nullptr) {
+        told = in.consume(false) || told;
+        ++consumed;
+      }
+      CHECK_EQ(consumed, written);
+      CHECK(told);
+      out.look();
+      CHECK(out.has_room());
+    }
+  }
 }
 
 TEST("neighbour ring: whatever is written into the memory, the reader stays inside it") {
   Random random(softhca::testing::seed());
   for (int round = 0; round < 200; ++round) {
     Ring ring;
-    auto* bytes = reinterpret_cast<std::uint8_t*>(&ring.shared());
-    for (std::size_t at = 0; at < sizeof(RingShared); at += kCellBytes) {
-      const std::uint64_t noise[2] = {random.below(7) | random.next() << 32, random.next()};
-      std::memcpy(bytes + at, noise, sizeof noise);
+    RingShared& shared = ring.shared();
+    const auto* first = reinterpret_cast<const std::uint8_t*>(&shared);
+    const auto* end = first + sizeof shared;
+    for (SharedSlot& slot : shared.slots) {
+      slot.word.store(static_cast<std::uint32_t>(random.below(7) | (random.below(3) << 8)));
+      slot.bytes = static_cast<std::uint32_t>(random.next() >> random.below(64));
+      slot.header_bytes = static_cast<std::uint16_t>(random.next() >> random.below(64));
     }
-    RingReader in(ring.shared());
+    RingReader in(shared);
     for (int taken = 0; taken < 100; ++taken) {
-      std::uint32_t length = 0;
-      RecordHead* record = in.peek(length);
-      if (record == nullptr) break;
-      auto* begin = reinterpret_cast<std::uint8_t*>(record + 1);
-      CHECK(begin >= ring.shared().cells);
-      CHECK(begin + length <= ring.shared().cells + kRingBytes);
-      static_cast<void>(in.consume(length));
+      const RingRecord record = in.peek();
+      if (record.slot == nullptr) break;
+      CHECK(record.headers >= first);
+      CHECK(record.headers + record.header_bytes <= end);
+      CHECK(record.rest >= first);
+      CHECK(record.rest + record.rest_bytes() <= end);
+      static_cast<void>(in.consume(false));
     }
-    RingWriter out(ring.shared());
+    RingWriter out(shared);
     for (int i = 0; i < 5000; ++i) {
-      ring.shared().consumed.store(random.next());
-      RecordHead* record = out.begin(static_cast<std::uint32_t>(random.below(kMaxRecordBytes)));
-      if (record != nullptr) out.publish(*record);
+      shared.consumed_slots.store(random.next() >> random.below(64));
+      shared.consumed_bytes.store(random.next() >> random.below(64));
+      const RingRecord record = out.begin(28, static_cast<std::uint32_t>(random.below(8000)));
+      if (record.slot == nullptr) continue;
+      CHECK(record.rest >= first);
+      CHECK(record.rest + record.rest_bytes() <= end);
+      out.publish(record);
     }
   }
 }
