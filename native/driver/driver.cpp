@@ -34,6 +34,8 @@ constexpr int kCallerRounds = 4;
 constexpr int kThreadRounds = 64;
 // How long the thread stays awake for neighbours that it has heard of.
 constexpr std::uint64_t kLingerNs = 30'000;
+// And for those that are about to fetch something.
+constexpr std::uint64_t kLingerForBorrowersNs = 500'000;
 // Where this many looks at the network brought nothing, only one in so many polls looks there.
 constexpr std::uint32_t kWireIsQuiet = 64;
 constexpr std::uint32_t kPollsPerWire = 32;
@@ -264,6 +266,7 @@ bool Driver::fetch_and_settle(bool& due) {
   const std::uint64_t now_ns = monotonic_ns();
   const bool fetched = neighbourhood_->fetch(now_ns);
   if (fetched) local_news_.store(true, std::memory_order_relaxed);
+  neighbours_borrow_.store(neighbourhood_->has_lent(), std::memory_order_relaxed);
   due = settle_locally(now_ns);
   return fetched;
 }
@@ -456,7 +459,8 @@ bool Driver::neighbours_were_here() {
   if (!neighbourhood_ || !neighbourhood_->is_inhabited() || stopping_.load()) return false;
   const std::uint64_t now_ns = monotonic_ns();
   if (local_news_.exchange(false, std::memory_order_relaxed)) local_news_ns_ = now_ns;
-  if (now_ns - local_news_ns_ >= kLingerNs) return false;
+  const bool borrowed = neighbours_borrow_.load(std::memory_order_relaxed);
+  if (now_ns - local_news_ns_ >= (borrowed ? kLingerForBorrowersNs : kLingerNs)) return false;
   sched_yield();
   return true;
 }

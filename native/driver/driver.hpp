@@ -190,6 +190,7 @@ class Driver {
   std::unique_ptr<Neighbourhood> neighbourhood_;    // Null: everything takes the network.
   std::atomic<std::uint32_t> polls_since_wire_{0};  // Since something came from the network.
   std::atomic<bool> local_news_{false};
+  std::atomic<bool> neighbours_borrow_{false};  // Payloads that were left in place are under way.
   std::uint64_t local_news_ns_ = 0;  // The thread last heard of a neighbour then.
   std::uint32_t skipped_polls_ = 0;  // Of whoever polls; what it counts is no matter.
   AddressMonitor address_monitor_;

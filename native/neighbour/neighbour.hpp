@@ -54,7 +54,8 @@ class Neighbour final : public LocalPath {
   // Lets the adapter have what has come. True: something had.
   bool fetch(Adapter& adapter, std::uint64_t now_ns, int most);
   bool has_record() const { return reader_.has_record(); }
-  bool has_work() const { return has_record() || !lent_.empty() || !unreadable_.empty(); }
+  bool has_lent() const { return !lent_.empty(); }
+  bool has_work() const { return has_record() || has_lent() || !unreadable_.empty(); }
   // From now on the peer wakes us.
   void wish_to_be_woken();
   void awake() { reader_.shared().reader_asleep.store(0, std::memory_order_relaxed); }

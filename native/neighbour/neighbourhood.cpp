@@ -266,6 +266,10 @@ bool Neighbourhood::has_work() const {
   return std::ranges::any_of(neighbours_, [](const auto& one) { return one->has_work(); });
 }
 
+bool Neighbourhood::has_lent() const {
+  return std::ranges::any_of(neighbours_, [](const auto& one) { return one->has_lent(); });
+}
+
 bool Neighbourhood::fetch(std::uint64_t now_ns) {
   bool fetched = false;
   for (std::size_t i = 0; i < neighbours_.size(); ++i) {

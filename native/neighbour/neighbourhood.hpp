@@ -40,6 +40,8 @@ class Neighbourhood final : public LocalPaths {
   void revoke(std::uint32_t key_index) override;
   // Whether fetch() would have something to do.
   bool has_work() const;
+  // Whether payloads that were left in place are under way to somebody.
+  bool has_lent() const;
   // Takes in what has come. True: something had.
   bool fetch(std::uint64_t now_ns);
   // From now on whoever sends something wakes us. False: something has come already.
