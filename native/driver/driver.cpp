@@ -281,7 +281,7 @@ bool Driver::fetch_under_lock() {
 bool Driver::may_skip_wire() {
   return neighbourhood_ && neighbourhood_->is_inhabited() &&
          polls_since_wire_.load(std::memory_order_relaxed) >= kWireIsQuiet &&
-         ++skipped_polls_ % kPollsPerWire != 0;
+         skipped_polls_.fetch_add(1, std::memory_order_relaxed) % kPollsPerWire != 0;
 }
 
 bool Driver::settle_locally(std::uint64_t now_ns) {
@@ -391,6 +391,7 @@ void Driver::caller_sleeps() {
 void Driver::run() {
   heed_address();  // It may have changed before changes were told.
   std::uint64_t aside_ns = kMinAsideNs;
+  bool lingering = false;
   while (!stopping_.load()) {
     if (caller_is_polling()) {
       step_aside(aside_ns);
@@ -399,14 +400,18 @@ void Driver::run() {
     }
     aside_ns = kMinAsideNs;
     work_left_.store(false);
-    switch (progress(kTransmit | kReceive, kThreadRounds)) {
+    // While neighbours keep it awake it looks at the network as seldom as callers do.
+    const bool skips = lingering && may_skip_wire();
+    lingering = false;
+    switch (progress(skips ? kTransmit : kTransmit | kReceive, kThreadRounds)) {
       case Outcome::MORE:
         break;
       case Outcome::BUSY:
         step_aside(kMinAsideNs);
         break;
       case Outcome::IDLE:
-        if (neighbours_were_here()) break;
+        lingering = neighbours_were_here();
+        if (lingering) break;
         sleep_until_ready();
         break;
     }

@@ -192,7 +192,7 @@ class Driver {
   std::atomic<bool> local_news_{false};
   std::atomic<bool> neighbours_borrow_{false};  // Payloads that were left in place are under way.
   std::uint64_t local_news_ns_ = 0;  // The thread last heard of a neighbour then.
-  std::uint32_t skipped_polls_ = 0;  // Of whoever polls; what it counts is no matter.
+  std::atomic<std::uint32_t> skipped_polls_{0};
   AddressMonitor address_monitor_;
   LocalAddress address_;
   AddressCondition address_condition_;  // As the adapter knows it.

@@ -43,6 +43,7 @@ Neighbour::Neighbour(Meeting meeting)
     : met_(std::move(meeting)),
       writer_(met_.segment->layout().rings[met_.made_here ? 0 : 1]),
       reader_(met_.segment->layout().rings[met_.made_here ? 1 : 0]),
+      own_memory_(process_space()),
       memory_(met_.pid),
       removals_seen_(shared_buffers().removals()) {
   reader_.shared().reader_fetches.store(met_.readable ? 1 : 0);
@@ -308,9 +309,9 @@ bool Neighbour::locate_known(const std::uint8_t* from, std::size_t count) {
     } else if (way.buffer != 0) {
       const std::uint8_t* at = mapped_.at(way.buffer, way.address, way.length);
       if (at == nullptr) return false;
-      pieces_.push_back({&process_space(), reinterpret_cast<std::uintptr_t>(at), way.length});
+      pieces_.push_back({&own_memory_, reinterpret_cast<std::uintptr_t>(at), way.length});
     } else if (met_.pid == getpid()) {
-      pieces_.push_back({&process_space(), way.address, way.length});
+      pieces_.push_back({&own_memory_, way.address, way.length});
     } else if (met_.readable) {
       pieces_.push_back({&memory_, way.address, way.length});
     } else {

@@ -97,6 +97,7 @@ class Neighbour final : public LocalPath {
   Meeting met_;
   RingWriter writer_;
   RingReader reader_;
+  AddressSpace& own_memory_;
   PeerMemory memory_;
   MappedBuffers mapped_;
   LentMemories memories_;
