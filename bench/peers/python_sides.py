@@ -15,6 +15,8 @@ from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
+from bench.peers.ping_pong import ping_pong
+
 
 class Side:
     """One of two processes.
@@ -95,16 +97,7 @@ class Side:
         if self.kind == "memory":
             return self._memory_ping_pong(size, count)
         send, receive = self._calls(size)
-        message = bytes(size)
-        start = time.perf_counter()
-        for _ in range(count):
-            if self.number == 0:
-                send(message)
-                receive()
-            else:
-                receive()
-                send(message)
-        return (time.perf_counter() - start) / count / 2
+        return ping_pong(self.number, send, receive, size, count)
 
     def _calls(self, size: int) -> tuple[Callable[[bytes], object], Callable[[], object]]:
         if self.pipe is not None:

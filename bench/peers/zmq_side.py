@@ -6,6 +6,8 @@ import time
 
 import zmq
 
+from bench.peers.ping_pong import ping_pong
+
 
 class Side:
     """One of two processes with a pair of sockets."""
@@ -23,16 +25,7 @@ class Side:
 
     def ping_pong(self, size: int, count: int) -> float:
         """Seconds of half a round trip."""
-        send, receive, message = self.socket.send, self.socket.recv, bytes(size)
-        start = time.perf_counter()
-        for _ in range(count):
-            if self.number == 0:
-                send(message)
-                receive()
-            else:
-                receive()
-                send(message)
-        return (time.perf_counter() - start) / count / 2
+        return ping_pong(self.number, self.socket.send, self.socket.recv, size, count)
 
     def rate(self, size: int, count: int) -> float:
         """Messages a second."""

@@ -33,26 +33,32 @@ void Adapter::set_paths(LocalPaths* paths) {
 
 void Adapter::forget_path(const LocalPath& path) {
   state_->qps.for_each([&](QueuePair& qp) {
-    if (qp.local == &path) {
-      qp.local = nullptr;
-      qp.requester.configure();
-      state_->schedule(qp);
-    }
+    if (qp.local == &path) state_->leave_path(qp);
   });
 }
 
-void Adapter::State::SelfPath::send(const LocalPacket& packet) {
-  State& s = adapter;
-  QueuePair* to = s.qps.find(packet.packet.bth.destination_qpn);
-  if (to == nullptr) {
-    ++s.counters.rx_unknown_qp;
-    return;
+// From now on its packets take the network.
+void Adapter::State::leave_path(QueuePair& qp) {
+  qp.local = nullptr;
+  qp.requester.configure();
+  schedule(qp);
+}
+
+bool Adapter::State::deliver_locally(const Packet& packet, const Route& route) {
+  QueuePair* const qp = qps.find(packet.bth.destination_qpn);
+  if (qp == nullptr) {
+    ++counters.rx_unknown_qp;
+    return true;
   }
   const char* verdict = "";
-  to->receive(packet.packet, packet.route, wire_bytes(packet.packet), verdict);
-  s.timers.update(*to);
-  if (std::exchange(to->payload_unreadable, false)) {
-    s.qps.find(packet.qpn)->on_unreadable(packet.packet);
+  qp->receive(packet, route, wire_bytes(packet), verdict);
+  timers.update(*qp);
+  return !std::exchange(qp->payload_unreadable, false);
+}
+
+void Adapter::State::SelfPath::send(const LocalPacket& packet) {
+  if (!adapter.deliver_locally(packet.packet, packet.route)) {
+    adapter.qps.find(packet.qpn)->on_unreadable(packet.packet);
   }
 }
 
@@ -107,20 +113,13 @@ bool Adapter::exchange(std::uint64_t now_ns) {
 bool Adapter::receive_local(const Route& route, const Packet& packet, std::uint64_t now_ns) {
   State& s = *state_;
   s.set_time(now_ns);
-  QueuePair* qp = s.qps.find(packet.bth.destination_qpn);
   if (!s.port_active) {
     ++s.counters.port_down_drops;
     return true;
   }
-  if (qp == nullptr) {
-    ++s.counters.rx_unknown_qp;
-    return true;
-  }
-  const char* verdict = "";
-  qp->receive(packet, route, wire_bytes(packet), verdict);
-  s.timers.update(*qp);
+  const bool readable = s.deliver_locally(packet, route);
   s.settle_overflows();
-  return !std::exchange(qp->payload_unreadable, false);
+  return readable;
 }
 
 void Adapter::payload_unreadable(std::uint32_t qpn, const Packet& packet, std::uint64_t now_ns) {

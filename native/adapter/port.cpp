@@ -43,8 +43,7 @@ Status Adapter::set_gid(std::uint32_t index, const Gid& gid) {
   // Who shares memory with us knows us by the address that we had.
   s.qps.for_each([&](QueuePair& qp) {
     qp.recall_payloads();
-    qp.local = nullptr;
-    s.schedule(qp);
+    s.leave_path(qp);
   });
   s.raise(EventType::GID_CHANGE, kOnlyPort);
   return Status::success();

@@ -63,6 +63,9 @@ struct Adapter::State final : Services {
   // Where connected queue pairs send on this route without a wire; null: they do not.
   LocalPath* path_of(const Route& route);
   bool send_locally(QueuePair& qp);
+  void leave_path(QueuePair& qp);
+  // To the queue pair that a packet without a wire is for. False: its payload could not be read.
+  bool deliver_locally(const Packet& packet, const Route& route);
   bool completes_through_xrc(const QueuePair& qp, const CompletionQueue& cq);
   // A region is gone that may have lain in device memory.
   void leave_device_memory(std::uint32_t mr);

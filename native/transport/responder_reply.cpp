@@ -209,16 +209,10 @@ bool Responder::send_acknowledge(Outlet& out) {
   return true;
 }
 
-// The region was good when the request came, and is no longer. What is owed for earlier requests is
-// still sent.
 void Responder::on_unreadable(std::uint32_t psn) {
   AccessFault fault{Reason::MEMORY_GONE, 0, 0, 0};
-  for (const Resource& resource : resources_) {
-    const std::int32_t into = psn_distance(resource.first_psn, psn);
-    if (resource.used && resource.is_read && into >= 0 &&
-        static_cast<std::uint32_t>(into) < resource.psn_count) {
-      fault.key = resource.rkey;
-    }
+  if (std::uint32_t index = 0; find_resource(psn, true, index)) {
+    fault.key = resources_[index].rkey;
   }
   refuse_late(replies_.end(), psn, fault);
 }
@@ -231,6 +225,8 @@ void Responder::push_refusal(std::uint32_t psn, NakCode code, const AccessFault&
   }
 }
 
+// The region was good when the request came, and is no longer. What is owed for earlier requests is
+// still sent.
 void Responder::refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn,
                             const AccessFault& fault) {
   replies_.erase(reply, replies_.end());

@@ -71,7 +71,8 @@ class Consumer:
     def may_sleep(self, careless: bool) -> bool:
         """Polls and arms in a random way; False if completions may wait without an event."""
         self.poll_some()
-        self.dawdle()
+        for _ in range(5 if careless else 1):
+            self.dawdle()
         kind = self.draw.choice((NotifyFlags.NEXT_COMP, NotifyFlags.SOLICITED))
         report = NotifyFlags(0) if careless or self.draw.random() < 0.3 else REPORT
         self._words[ARMING] = int(kind | report)
