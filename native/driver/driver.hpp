@@ -191,7 +191,7 @@ class Driver {
   std::atomic<std::uint32_t> polls_since_wire_{0};  // Since something came from the network.
   std::atomic<bool> local_news_{false};
   std::atomic<bool> neighbours_borrow_{false};  // Payloads that were left in place are under way.
-  std::uint64_t local_news_ns_ = 0;  // The thread last heard of a neighbour then.
+  std::uint64_t local_news_ns_ = 0;             // The thread last heard of a neighbour then.
   std::atomic<std::uint32_t> skipped_polls_{0};
   AddressMonitor address_monitor_;
   LocalAddress address_;

@@ -91,7 +91,8 @@ void Neighbour::send(const LocalPacket& local) {
     if (rest_bytes != 0) std::memcpy(record.rest, packet.payload.data(), rest_bytes);
     writer_.publish(record);
   } else {
-    Lent lent{.slot = record.slot, .ready = writer_.ready_word(), .qpn = local.qpn, .packet = packet};
+    Lent lent{
+        .slot = record.slot, .ready = writer_.ready_word(), .qpn = local.qpn, .packet = packet};
     lent.packet.pieces = {};
     lent.packet.pieces_bytes = 0;
     for (const MemoryPiece& piece : local.pieces) {
@@ -187,7 +188,8 @@ void Neighbour::settle() {
 // True if the peer will not look at it any more, and has not done so.
 bool Neighbour::take_back(Lent& lent) {
   std::uint32_t word = lent.ready;
-  const std::uint32_t cancelled = lent.ready ^ raw(RecordState::READY) ^ raw(RecordState::CANCELLED);
+  const std::uint32_t cancelled =
+      lent.ready ^ raw(RecordState::READY) ^ raw(RecordState::CANCELLED);
   if (lent.taken_back || lent.slot->word.compare_exchange_strong(word, cancelled)) {
     return !std::exchange(lent.taken_back, true);
   }

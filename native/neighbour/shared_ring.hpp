@@ -72,9 +72,7 @@ struct RingPlace {
   std::uint64_t slots = 0;
   std::uint64_t body = 0;  // Bytes, with those that were skipped at the end of a lap.
 
-  std::uint32_t lap_bits() const {
-    return static_cast<std::uint32_t>(slots / kSlots + 1) << 8;
-  }
+  std::uint32_t lap_bits() const { return static_cast<std::uint32_t>(slots / kSlots + 1) << 8; }
   // Where such a record lies; moves on behind it.
   void put(RingShared& ring, RingRecord& record);
 };

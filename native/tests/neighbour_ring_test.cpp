@@ -80,7 +80,8 @@ TEST("neighbour ring: records of any length keep their order and bytes over many
 // Fills the ring with such records; returns how many.
 std::uint64_t fill(RingWriter& out, std::uint32_t rest) {
   std::uint64_t written = 0;
-  for (RingRecord record = out.begin(28, rest); record.slot != nullptr; record = out.begin(28, rest)) {
+  for (RingRecord record = out.begin(28, rest); record.slot != nullptr;
+       record = out.begin(28, rest)) {
     out.publish(record);
     ++written;
   }
