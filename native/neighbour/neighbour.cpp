@@ -47,6 +47,7 @@ Neighbour::Neighbour(Meeting meeting)
       memory_(met_.pid),
       removals_seen_(shared_buffers().removals()) {
   reader_.shared().reader_fetches.store(met_.readable ? 1 : 0);
+  reader_.shared().reader_orders.store(met_.is_ordered ? 1 : 0);
 }
 
 // --- sending
@@ -113,7 +114,7 @@ void Neighbour::send(const LocalPacket& local) {
     lent.end = writer_.produced();
     lent_.push_back(std::move(lent));
   }
-  if (writer_.take_sleeper()) wake();
+  if (writer_.take_sleeper(met_.is_ordered)) wake();
 }
 
 void Neighbour::wake() { eventfd_write(met_.bell.get(), 1); }

@@ -36,6 +36,7 @@ class Neighbour final : public LocalPath {
     FileDescriptor socket;
     FileDescriptor bell;        // Wakes the peer.
     FileDescriptor process;     // A pidfd, if there is such a thing.
+    bool is_ordered = false;    // This process passes the barriers of those that go to sleep.
     bool readable = false;      // Its memory.
     bool counts_alike = false;  // Processes have the same numbers there.
   };
@@ -56,8 +57,10 @@ class Neighbour final : public LocalPath {
   bool has_record() const { return reader_.has_record(); }
   bool has_lent() const { return !lent_.empty(); }
   bool has_work() const { return has_record() || has_lent() || !unreadable_.empty(); }
-  // From now on the peer wakes us.
+  // From now on the peer wakes us, if barrier_for_all() follows, or a fence on its side.
   void wish_to_be_woken();
+  // No barrier follows from now on.
+  void cannot_order() { reader_.shared().reader_orders.store(0); }
   void awake() { reader_.shared().reader_asleep.store(0, std::memory_order_relaxed); }
   // Messages about buffers. False: the peer has gone.
   bool hear();

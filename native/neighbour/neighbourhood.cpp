@@ -16,6 +16,7 @@
 #include <cstring>
 #include <utility>
 
+#include "neighbour/barrier.hpp"
 #include "neighbour/peer_memory.hpp"
 
 namespace softhca {
@@ -190,16 +191,19 @@ void Neighbourhood::answer(FileDescriptor socket) {
 }
 
 void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
+  const bool is_ordered = join_barriers();
   meeting.own = own_;
+  meeting.is_ordered = is_ordered;
   meeting.process = process_descriptor(meeting.pid);
   const int socket = meeting.socket.get();
   const int process = meeting.process.get();
   auto neighbour = std::make_unique<Neighbour>(std::move(meeting));
   const std::lock_guard lock(mutex_);
-  // Who sleeps now has not told this one to wake it.
-  neighbour->wish_to_be_woken();
+  is_ordered_ = is_ordered;
   neighbours_.push_back(std::move(neighbour));
   inhabited_.store(true);
+  // Who sleeps now has not told this one to wake it.
+  eventfd_write(bell_.get(), 1);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = socket;
@@ -280,12 +284,14 @@ bool Neighbourhood::fetch(std::uint64_t now_ns) {
 }
 
 bool Neighbourhood::prepare_to_sleep() {
-  bool quiet = true;
-  for (const auto& neighbour : neighbours_) {
-    neighbour->wish_to_be_woken();
-    quiet = quiet && !neighbour->has_record();
+  for (const auto& neighbour : neighbours_) neighbour->wish_to_be_woken();
+  if (is_ordered_ && !barrier_for_all()) {
+    // They look again, with fences of their own, when they send next.
+    is_ordered_ = false;
+    for (const auto& neighbour : neighbours_) neighbour->cannot_order();
+    return false;
   }
-  return quiet;
+  return std::ranges::none_of(neighbours_, [](const auto& one) { return one->has_record(); });
 }
 
 void Neighbourhood::awake() {

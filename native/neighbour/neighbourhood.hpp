@@ -76,6 +76,7 @@ class Neighbourhood final : public LocalPaths {
   std::vector<FileDescriptor> guests_;                 // Have connected, and not said who they are.
   std::vector<std::unique_ptr<Neighbour>> neighbours_;
   std::atomic<bool> inhabited_{false};
+  bool is_ordered_ = false;  // Barriers can be asked for.
 };
 
 }  // namespace softhca

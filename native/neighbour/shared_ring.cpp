@@ -30,7 +30,7 @@ void RingPlace::put(RingShared& ring, RingRecord& record) {
 
 void RingWriter::look() {
   const std::uint64_t slots = ring_.consumed_slots.load(std::memory_order_acquire);
-  const std::uint64_t body = ring_.consumed_bytes.load(std::memory_order_relaxed);
+  const std::uint64_t body = ring_.consumed_bytes.load(std::memory_order_acquire);
   if (slots < consumed_.slots || slots > place_.slots || body < consumed_.body ||
       body > place_.body) {
     broken_ = true;
@@ -67,10 +67,14 @@ void RingWriter::publish(const RingRecord& record) {
   place_ = behind_;
 }
 
-bool RingWriter::take_sleeper() {
-  // What was published comes before the look at who sleeps; see RingReader's side of it in
-  // Neighbour::prepare_to_sleep().
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+bool RingWriter::take_sleeper(bool is_ordered) {
+  // What was published comes before the look at who sleeps; see the reader's side of it in
+  // Neighbourhood::prepare_to_sleep().
+  if (is_ordered && ring_.reader_orders.load(std::memory_order_relaxed) != 0) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   return ring_.reader_asleep.load(std::memory_order_relaxed) != 0 &&
          ring_.reader_asleep.exchange(0) != 0;
 }
@@ -101,7 +105,7 @@ bool RingReader::consume(bool at_once) {
     return false;
   }
   told_ = place_;
-  ring_.consumed_bytes.store(place_.body, std::memory_order_relaxed);
+  ring_.consumed_bytes.store(place_.body, std::memory_order_release);
   ring_.consumed_slots.store(place_.slots, std::memory_order_release);
   // The writer wishes to be woken before it looks again.
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -47,6 +47,7 @@ struct RingShared {
   std::atomic<std::uint64_t> consumed_bytes;                     // Of the body.
   alignas(kCellBytes) std::atomic<std::uint32_t> reader_asleep;  // It wants to be woken.
   std::atomic<std::uint32_t> reader_fetches;  // It can fetch payloads that are left in place.
+  std::atomic<std::uint32_t> reader_orders;   // It asks for a barrier before it sleeps.
   alignas(kCellBytes) std::atomic<std::uint32_t> writer_waits;  // For room.
   SharedSlot slots[kSlots];
   alignas(kCellBytes) std::uint8_t body[kBodyBytes];
@@ -95,8 +96,9 @@ class RingWriter {
   std::uint32_t ready_word() const;
   // The reader is not what it should be.
   bool is_broken() const { return broken_; }
-  // A reader that sleeps is to be woken; the wish is gone then.
-  bool take_sleeper();
+  // A reader that sleeps is to be woken; the wish is gone then. `is_ordered`: this process passes
+  // the barriers that others ask for.
+  bool take_sleeper(bool is_ordered);
   RingShared& shared() { return ring_; }
 
  private:
