@@ -110,10 +110,10 @@ TEST("driver: memory that is gone when a peer reads it fails the request, not th
                                return adapter.reg_mr(pair.b.pd, address, kBytes, address, 0xf);
                              })
                              .value;
-  munmap(mapped, kBytes);
   Bytes back(kBytes);
   SendWr read = rdma(WrOpcode::RDMA_READ, back, pair.a.reg(back), back, gone_mr);
   read.remote_address = address;
+  munmap(mapped, kBytes);  // Nothing is allocated from here on that could take its place.
   CHECK(pair.a.send(pair.qp_a, read).ok());
   const WcStatus status = pair.a.wait().status;
   CHECK(status == WcStatus::REM_ACCESS_ERR || status == WcStatus::REM_OP_ERR);
