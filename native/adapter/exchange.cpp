@@ -102,7 +102,9 @@ bool Adapter::exchange(std::uint64_t now_ns) {
     } else if (s.send_locally(*qp)) {
       --packets;
       bytes += s.leaving.packet.pieces_bytes;
-      s.schedule(*qp);
+      if (qp->may_have_packets()) {
+        s.schedule(*qp);
+      }
     }
     s.timers.update(*qp);
   }

@@ -128,7 +128,9 @@ void Requester::progress(std::uint32_t unacked_psn) {
   } else {
     timer_.restart(now_ns);
   }
-  qp_.services.schedule(qp_);
+  if (may_have_packets()) {
+    qp_.services.schedule(qp_);
+  }
   settle_failure();
   qp_.check_drained();
 }

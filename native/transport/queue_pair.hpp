@@ -53,6 +53,8 @@ class QueuePair {
   bool receive(const Packet& packet, const Route& route, std::size_t datagram_bytes,
                const char*& verdict);
   bool next_packet(Outlet& out);
+  // Whether it is worth asking: false only where there is none.
+  bool may_have_packets() const { return responder.has_output() || requester.may_have_packets(); }
   std::uint64_t deadline_ns() const {
     const std::uint64_t next_ns = requester.deadline_ns();
     return congestion == nullptr ? next_ns : std::min(next_ns, congestion->deadline_ns());

@@ -224,7 +224,6 @@ void Requester::after_send(std::uint32_t psn, std::uint32_t psns, bool ack_reque
   const std::uint64_t now_ns = qp_.services.now_ns;
   if (!timer_.running()) {
     timer_.restart(now_ns);
-    qp_.services.schedule(qp_);
   }
   if (!sampling_ && !again && ack_request) {
     sampling_ = true;
@@ -398,6 +397,8 @@ void Requester::flush() {
   current_ = qp_.sq.oldest();
   current_packet_ = 0;
 }
+
+bool Requester::may_have_packets() const { return probe_wanted_ || current_ != qp_.sq.tail(); }
 
 bool Requester::drained() const { return qp_.sq.empty() || !qp_.sq.at(qp_.sq.oldest()).started; }
 

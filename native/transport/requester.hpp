@@ -44,6 +44,8 @@ class Requester {
   void flush();
   // In SQD: nothing that was started is left.
   bool drained() const;
+  // Whether next_packet() has anything to look at.
+  bool may_have_packets() const;
   std::uint32_t sq_psn() const { return highest_psn_; }
 
  private:
