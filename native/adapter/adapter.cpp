@@ -82,10 +82,10 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
   while (!sent && !s.ready.empty()) {
     QueuePair* qp = s.qps.find(s.ready.front());
     s.ready.pop_front();
-    if (qp == nullptr) {
+    if (qp == nullptr || qp->listed != QueuePair::Listed::FOR_WIRE) {
       continue;
     }
-    qp->listed = false;
+    qp->listed = QueuePair::Listed::NOWHERE;
     if (qp->local != nullptr) {
       s.schedule(*qp);
       continue;

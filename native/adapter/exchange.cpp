@@ -89,14 +89,14 @@ bool Adapter::exchange(std::uint64_t now_ns) {
   while (!s.ready_local.empty() && packets > 0 && bytes < kExchangeBytes) {
     QueuePair* qp = s.qps.find(s.ready_local.front());
     s.ready_local.pop_front();
-    if (qp == nullptr) {
+    if (qp == nullptr || qp->listed != QueuePair::Listed::FOR_PATH) {
       continue;
     }
     if (qp->local != nullptr && !qp->local->has_room()) {
       s.stalled.push_back(qp->qpn);
       continue;
     }
-    qp->listed = false;
+    qp->listed = QueuePair::Listed::NOWHERE;
     if (qp->local == nullptr) {
       s.schedule(*qp);  // It has become one for the wire.
     } else if (s.send_locally(*qp)) {

@@ -101,8 +101,10 @@ void Adapter::State::raise(EventType type, std::uint32_t object) {
 }
 
 void Adapter::State::schedule(QueuePair& qp) {
-  if (!qp.listed) {
-    qp.listed = true;
+  using Listed = QueuePair::Listed;
+  const Listed wanted = qp.local != nullptr ? Listed::FOR_PATH : Listed::FOR_WIRE;
+  if (qp.listed != wanted) {
+    qp.listed = wanted;
     (qp.local != nullptr ? ready_local : ready).push_back(qp.qpn);
   }
 }

@@ -112,7 +112,10 @@ class QueuePair {
 
   // --- for the adapter
   // -----------------------------------------------------------------------------------------------------
-  bool listed = false;  // In the adapter's list of queue pairs that may have packets.
+  // In which of the adapter's lists of queue pairs that may have packets. An entry in the other one
+  // means nothing: its path has changed since.
+  enum class Listed : std::uint8_t { NOWHERE, FOR_WIRE, FOR_PATH };
+  Listed listed = Listed::NOWHERE;
   std::uint64_t timer_at_ns = kNever;  // Earliest entry of this queue pair in the adapter's timers.
   std::uint32_t multicast_groups = 0;
 

@@ -41,8 +41,11 @@ def lend_once(a: Host, b: Host, number: int) -> None:
     memory = bytearray(BYTES)
     mr = b.pd.reg_mr(memory, LENDS | (Access.REMOTE_WRITE if number % 2 else Access(0)))
     mw = b.pd.alloc_mw(MwType.TYPE_2)
-    bind = BindMw(mw, mr, rkey=hca.inc_rkey(mw.rkey), access=ALL)
+    bind = BindMw(mw, mr, rkey=hca.inc_rkey(mw.rkey), access=ALL, signaled=True)
     far.post_send(bind)
+    while not (completions := b.cq.poll(1)):  # Until then nobody may be told of the key.
+        pass
+    assert completions[0].ok, completions[0].why
     by_region = number % 2
     writer = Writer(a, near, mr.remote() if by_region else bind.remote)
     writer.start()
