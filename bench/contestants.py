@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
+from bench.closing import Closes
 from bench.turns import Measure, WithdrawnError
 from bench.two_sides import TwoSides
 
 
-class Contestants:
+class Contestants(Closes):
     """Names to measurements, and the processes behind them.
 
     Attributes:
@@ -25,15 +24,8 @@ class Contestants:
         self._peers = peers
         self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Ends what was begun for them."""
         self._stack.close()
 
     def ours(self, name: str, measure: Measure) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 
 import softhca as hca
+from bench.closing import Closes
 from bench.fast_calls import check, open_device, poll_of, poll_one_of, room_for
 
 BYTES = 64
 
 
-class OwnPair:
+class OwnPair(Closes):
     """Two connected queue pairs of one adapter, and a WRITE between them."""
 
     def __init__(self) -> None:
@@ -25,15 +25,8 @@ class OwnPair:
         self.source = self.pd.reg_mr(bytearray(b"x" * BYTES))
         self.target = self.pd.reg_mr(bytearray(BYTES))
 
-    def __enter__(self) -> OwnPair:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Closes the device and what is on it."""
         for thing in (self.source, self.target, self.qp, self.far, self.cq, self.pd, self.device):
             thing.close()
 

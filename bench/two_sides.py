@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from bench.build import TOP
+from bench.closing import Closes
 from bench.processors import two_processors
 from bench.turns import WithdrawnError
 
@@ -27,7 +27,7 @@ class SideError(WithdrawnError):
     """One of the sides could not do what it was told; with its traceback."""
 
 
-class TwoSides:
+class TwoSides(Closes):
     """Starts the worker with a module, twice, and gives orders.
 
     Args:
@@ -96,17 +96,6 @@ class TwoSides:
                     raise SideError("the sides did not start in time") from None
                 continue
             self._channels[channel.recv()] = channel
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Ends the processes."""
