@@ -16,11 +16,14 @@ namespace {
 
 // Where a piece of a payload is: in a buffer that both have mapped, in the memory of a process that
 // the sender serves, or in the sender's own.
-struct PieceOnTheWay {
+struct [[gnu::packed]] PieceOnTheWay {
   std::uint64_t address = 0;  // Or the offset in the buffer.
-  std::uint64_t length = 0;
-  std::uint64_t buffer = 0;  // 0: none. With kForeign: the number of a memory.
+  std::uint64_t buffer = 0;   // 0: none. With kForeign: the number of a memory.
+  std::uint32_t length = 0;
 };
+// A slot has room for one, behind BTH and RETH.
+static_assert(kBthBytes + 16 + sizeof(PieceOnTheWay) <= kInlineBytes);
+static_assert(kLocalPacketBytes <= UINT32_MAX);
 
 constexpr std::uint64_t kForeign = std::uint64_t{1} << 63;
 
@@ -97,12 +100,13 @@ void Neighbour::send(const LocalPacket& local) {
     lent.packet.pieces = {};
     lent.packet.pieces_bytes = 0;
     for (const MemoryPiece& piece : local.pieces) {
-      PieceOnTheWay way{piece.address, piece.length, 0};
+      PieceOnTheWay way{piece.address, 0, static_cast<std::uint32_t>(piece.length)};
       const SharedBuffer buffer = shared_buffers().find(piece.address, piece.length);
       if (const ForeignMemory* foreign = piece.space->foreign()) {
         way.buffer = kForeign | foreign->number;
       } else if (buffer.number != 0 && announce(buffer)) {
-        way = {piece.address - buffer.address, piece.length, buffer.number};
+        way.address = piece.address - buffer.address;
+        way.buffer = buffer.number;
       }
       std::memcpy(record.rest, &way, sizeof way);
       record.rest += sizeof way;
