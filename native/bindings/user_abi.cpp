@@ -15,6 +15,7 @@
 #include "uabi/mapped_queues.hpp"
 #include "uabi/process_memory.hpp"
 #include "uabi/rxe_layout.hpp"
+#include "uabi/shared_mapping.hpp"
 
 namespace softhca {
 namespace {
@@ -78,6 +79,12 @@ void bind_objects(nb::module_& module) {
           },
           nb::arg("address"), nb::arg("bytes"), "False if any of it is not there.")
       .def_prop_ro("pidfd", &ProcessMemory::pidfd, "Readable once the process has ended.");
+  nb::class_<SharedMapping>(module, "SharedMapping",
+                            "Memory of another process that is a file in memory, mapped here too.")
+      .def(nb::new_([](int file, std::uint64_t offset, std::uint64_t length, bool writable) {
+             return demand(SharedMapping::make(file, offset, length, writable));
+           }),
+           nb::arg("file"), nb::arg("offset"), nb::arg("length"), nb::arg("writable"));
   nb::class_<RingFile>(module, "RingFile", "What a program maps its queues from.")
       .def(nb::new_([] { return demand(RingFile::make()); }))
       .def_prop_ro("fd", &RingFile::fd)
@@ -138,6 +145,16 @@ void bind_user_abi(nb::module_& module, HcaClass& hca) {
          },
          nb::arg("pd"), nb::arg("memory"), nb::arg("address"), nb::arg("length"), nb::arg("iova"),
          nb::arg("access"))
+      .def(
+          "reg_mapped_mr",
+          [](Hca& self, std::uint32_t pd, const std::shared_ptr<SharedMapping>& mapping,
+             std::uint64_t length, std::uint64_t iova, std::uint32_t access) {
+            const RegionRequest request{pd,     mapping->address(), length, iova, access, nullptr,
+                                        mapping};
+            return demand(self.call([&](Adapter& adapter) { return adapter.reg_region(request); }));
+          },
+          nb::arg("pd"), nb::arg("mapping"), nb::arg("length"), nb::arg("iova"), nb::arg("access"),
+          "`length` is at most what was mapped.")
       .def(
           "map_qp",
           [](Hca& self, std::uint32_t qpn, const Ring& sq, const std::optional<Ring>& rq) {

@@ -1490,6 +1490,9 @@ class Hca:
 
     def reg_process_mr(self, pd: int, memory: ProcessMemory, address: int, length: int, iova: int, access: int) -> MrInfo: ...
 
+    def reg_mapped_mr(self, pd: int, mapping: SharedMapping, length: int, iova: int, access: int) -> MrInfo:
+        """`length` is at most what was mapped."""
+
     def map_qp(self, qpn: int, sq: MappedRing, rq: MappedRing | None) -> None:
         """Feeds a queue pair in RESET from rings from then on."""
 
@@ -1941,6 +1944,11 @@ class ProcessMemory:
     @property
     def pidfd(self) -> int:
         """Readable once the process has ended."""
+
+class SharedMapping:
+    """Memory of another process that is a file in memory, mapped here too."""
+
+    def __init__(self, file: int, offset: int, length: int, writable: bool) -> None: ...
 
 class RingFile:
     """What a program maps its queues from."""

@@ -10,6 +10,7 @@ from softhca.uabi.commands.call import Call, refused
 from softhca.uabi.commands.pd import OwnedPD
 from softhca.uabi.layout import Fields
 from softhca.uabi.processes import demand_mapped
+from softhca.uabi.shared_memory import shared_mapping_of
 from softhca.verbs.enums import Access, MwType
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.mw import MW
@@ -29,10 +30,14 @@ class ProgramMR(VerbsObject):
     kind = "mr"
 
     def __init__(self, pd: PD, call: Call, request: Fields, access: int) -> None:
-        memory = call.context.processes.memory_of(call.asked.process, request.start)
-        info = call.context.device.hca.reg_process_mr(
-            pd.handle, memory, request.start, request.length, request.hca_va, access
-        )
+        process, hca = call.asked.process, call.context.device.hca
+        where = (request.length, request.hca_va, access)
+        shared = shared_mapping_of(process, request.start, request.length, bool(access & _WRITES))
+        if shared is not None:
+            info = hca.reg_mapped_mr(pd.handle, shared, *where)
+        else:
+            memory = call.context.processes.memory_of(process, request.start)
+            info = hca.reg_process_mr(pd.handle, memory, request.start, *where)
         self.handle = info.handle
         self.lkey = info.lkey
         self.rkey = info.rkey

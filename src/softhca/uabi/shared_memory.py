@@ -1,0 +1,115 @@
+"""Memory of a program that can be mapped here too, since it is a file in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from softhca._adapter import SharedMapping
+from softhca.verbs.errors import VerbsError
+
+
+@dataclass(frozen=True)
+class _Mapping:
+    """A line of /proc/PID/maps that is about a shared file.
+
+    Attributes:
+        bounds: As the line has them; the name of an entry in /proc/PID/map_files.
+        identity: Number of the file system, and of the file there.
+    """
+
+    bounds: str
+    first: int
+    last: int
+    writable: bool
+    offset: int
+    identity: tuple[int, int]
+    path: str
+
+
+def shared_mapping_of(
+    process: int, address: int, length: int, writable: bool
+) -> SharedMapping | None:
+    """Maps what a process has at an address; None where that is not one file in memory.
+
+    It stays what it was registered for when the process maps something else there later, as pinned
+    pages of hardware do.
+    """
+    mapping = _one_file(process, address, length)
+    if mapping is None or (writable and not mapping.writable):
+        return None
+    offset = mapping.offset + (address - mapping.first)
+    for descriptor in _openings(process, mapping):
+        try:
+            status = os.fstat(descriptor)
+            if stat.S_ISREG(status.st_mode) and _identity(status) == mapping.identity:
+                return SharedMapping(descriptor, offset, length, mapping.writable)
+        except (OSError, VerbsError):
+            continue
+        finally:
+            os.close(descriptor)
+    return None
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _one_file(process: int, address: int, length: int) -> _Mapping | None:
+    """The mapping that an address is in, if all of the range is of the same file, in its order."""
+    found: _Mapping | None = None
+    end, reached = address + length, address
+    with open(f"/proc/{process}/maps") as maps:
+        for line in maps:
+            bounds, _, rest = line.partition(" ")
+            first, last = (int(bound, 16) for bound in bounds.split("-"))
+            if last <= reached:
+                continue
+            rights, offset, device, inode, *name = rest.split(maxsplit=4)
+            if first > reached or rights[3] != "s" or inode == "0":
+                return None
+            major, minor = (int(number, 16) for number in device.split(":"))
+            mapping = _Mapping(
+                bounds,
+                first,
+                last,
+                rights[1] == "w",
+                int(offset, 16),
+                (os.makedev(major, minor), int(inode)),
+                name[0].rstrip("\n") if name else "",
+            )
+            if found is None:
+                found = mapping
+            elif (mapping.identity, mapping.writable) != (found.identity, found.writable) or (
+                mapping.offset - found.offset != mapping.first - found.first
+            ):
+                return None
+            reached = last
+            if reached >= end:
+                return found
+    return None
+
+
+def _openings(process: int, mapping: _Mapping) -> Iterator[int]:
+    """Descriptors of what may be the file: by privilege, by its name, by one of the process."""
+    flags = os.O_RDWR if mapping.writable else os.O_RDONLY
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    with contextlib.suppress(OSError):
+        # Needs CAP_CHECKPOINT_RESTORE; finds files that have neither a name nor a descriptor.
+        yield os.open(f"/proc/{process}/map_files/{mapping.bounds}", flags)
+    if mapping.path.startswith("/"):
+        with contextlib.suppress(OSError):
+            if _identity(os.lstat(mapping.path)) == mapping.identity:
+                yield os.open(mapping.path, flags | os.O_NOFOLLOW)
+    try:
+        numbers = os.listdir(f"/proc/{process}/fd")
+    except OSError:
+        return
+    for number in numbers:
+        path = f"/proc/{process}/fd/{number}"
+        with contextlib.suppress(OSError):
+            if _identity(os.stat(path)) == mapping.identity:
+                yield os.open(path, flags)
