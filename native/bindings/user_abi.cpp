@@ -109,17 +109,15 @@ void bind_objects(nb::module_& module) {
                             "Rings the doorbells that programs write to their files.")
       .def(
           "__init__",
-          [](DoorbellWatch* self, const Known& known, std::optional<std::uint64_t> spin_ns) {
-            auto* made = new (self)
-                DoorbellWatch(known.doorbells, spin_ns.value_or(DoorbellWatch::suitable_spin_ns()));
+          [](DoorbellWatch* self, const Known& known, std::uint64_t most_ns) {
+            auto* made = new (self) DoorbellWatch(known.doorbells, most_ns);
             const Status status = made->start();
             if (status.ok()) return;
             made->~DoorbellWatch();
             raise_refusal(status);
           },
-          nb::arg("known"), nb::arg("spin_ns").none() = nb::none(), nb::keep_alive<1, 2>(),
-          "`spin_ns`: how long to look out before sleeping; by default by the processors there "
-          "are.")
+          nb::arg("known"), nb::arg("most_ns") = Lookout::kMostNs, nb::keep_alive<1, 2>(),
+          "`most_ns`: how long to look out at most before sleeping.")
       .def(
           "add",
           [](DoorbellWatch& self, const std::shared_ptr<RingFile>& file) {

@@ -54,9 +54,9 @@ struct Bell {
 };
 
 TEST("uabi doorbells: each is rung, of the queue pair that it names, with and without spinning") {
-  for (const std::uint64_t spin_ns : {0, 50'000}) {
+  for (const std::uint64_t most_ns : {0, 50'000}) {
     DoorbellTable table;
-    DoorbellWatch watch(table, spin_ns);
+    DoorbellWatch watch(table, most_ns);
     CHECK(watch.start().ok());
     const auto file = RingFile::make().value;
     const auto other = RingFile::make().value;

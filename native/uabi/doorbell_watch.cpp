@@ -27,10 +27,6 @@ constexpr std::uint64_t kWindowBytes = 1u << 20;
 // One file must not keep the thread from the others for longer.
 constexpr int kBatch = 64;
 
-// With fewer, the spinning thread takes a processor from the program that it waits for.
-constexpr int kSpareProcessors = 4;
-constexpr std::uint64_t kSpinNs = 20'000;
-
 }  // namespace
 
 class DoorbellWatch::Track {
@@ -90,17 +86,10 @@ class DoorbellWatch::Track {
   std::size_t into_ = 0;  // The next one in the window.
 };
 
-DoorbellWatch::DoorbellWatch(const DoorbellTable& doorbells, std::uint64_t spin_ns)
-    : doorbells_(doorbells), spin_ns_(spin_ns) {}
+DoorbellWatch::DoorbellWatch(const DoorbellTable& doorbells, std::uint64_t most_ns)
+    : doorbells_(doorbells), lookout_(most_ns) {}
 
 DoorbellWatch::~DoorbellWatch() { stop(); }
-
-std::uint64_t DoorbellWatch::suitable_spin_ns() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
-  return known && CPU_COUNT(&allowed) >= kSpareProcessors ? kSpinNs : 0;
-}
 
 Status DoorbellWatch::start() {
   inotify_.reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
@@ -152,28 +141,33 @@ bool DoorbellWatch::ring_all() {
   return rang;
 }
 
-void DoorbellWatch::sleep() {
+// True: a doorbell has woken it.
+bool DoorbellWatch::sleep() {
   pollfd waits[] = {{inotify_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
-  if (poll(waits, 2, -1) < 0 || waits[0].revents == 0) return;
+  if (poll(waits, 2, -1) < 0 || waits[0].revents == 0) return false;
   // Events are taken before doorbells are looked for: one that comes later has its own.
   alignas(inotify_event) std::array<char, 4096> events;
   while (read(inotify_.get(), events.data(), events.size()) > 0) {
   }
+  return true;
 }
 
 void DoorbellWatch::run() {
+  bool awaited = false;  // The lookout has slept since the last doorbell.
   while (!stopping_.load()) {
-    sleep();
-    std::uint64_t until_ns = 0;
+    if (!sleep()) continue;
     for (;;) {
       const bool rang = ring_all();
       if (stopping_.load()) return;
+      const std::uint64_t now_ns = monotonic_ns();
       if (rang) {
-        until_ns = spin_ns_ == 0 ? 0 : monotonic_ns() + spin_ns_;
-      } else if (until_ns == 0 || monotonic_ns() >= until_ns) {
+        if (std::exchange(awaited, false)) lookout_.woken(now_ns);
+        lookout_.found(now_ns);
+      } else if (!lookout_.goes_on(now_ns)) {
         break;
       }
     }
+    awaited = true;
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "link/file_descriptor.hpp"
 #include "uabi/doorbell_table.hpp"
+#include "uabi/lookout.hpp"
 #include "uabi/ring_file.hpp"
 #include "vocabulary/status.hpp"
 
@@ -19,15 +20,11 @@ namespace softhca {
 
 class DoorbellWatch {
  public:
-  // `spin_ns`: how long the thread goes on looking after the last doorbell before it sleeps; it
-  // saves a program that posts again soon the waking of it, and costs a processor meanwhile.
-  DoorbellWatch(const DoorbellTable& doorbells, std::uint64_t spin_ns);
+  // `most_ns`: how long the thread goes on looking after the last doorbell at most; see Lookout.
+  DoorbellWatch(const DoorbellTable& doorbells, std::uint64_t most_ns);
   ~DoorbellWatch();
   DoorbellWatch(const DoorbellWatch&) = delete;
   DoorbellWatch& operator=(const DoorbellWatch&) = delete;
-
-  // Where there are processors to spare; 0 where there are not.
-  static std::uint64_t suitable_spin_ns();
 
   Status start();
   void stop();
@@ -43,11 +40,11 @@ class DoorbellWatch {
   class Track;
 
   void run();
-  void sleep();
+  bool sleep();
   bool ring_all();
 
   const DoorbellTable& doorbells_;
-  const std::uint64_t spin_ns_;
+  Lookout lookout_;  // The thread's.
   FileDescriptor inotify_;
   FileDescriptor stop_;  // eventfd
   std::mutex mutex_;

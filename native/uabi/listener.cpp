@@ -10,8 +10,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "driver/clock.hpp"
 #include "driver/signals_blocked.hpp"
 #include "uabi/doorbell_record.hpp"
+#include "uabi/lookout.hpp"
 #include "uabi/seccomp_abi.hpp"
 #include "uabi/task_memory.hpp"
 
@@ -80,8 +82,12 @@ void Listener::queue_for_python(const Asked& asked) {
 
 void Listener::run() {
   pollfd waits[] = {{descriptor_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+  Lookout lookout(Lookout::kMostNs);
   for (;;) {
-    if (::poll(waits, 2, -1) < 0 && errno != EINTR) break;
+    const bool sleeps = !lookout.goes_on(monotonic_ns());
+    const int ready = ::poll(waits, 2, sleeps ? -1 : 0);
+    if (ready < 0 && errno != EINTR) break;
+    if (ready <= 0) continue;
     if (waits[1].revents != 0) break;
     if ((waits[0].revents & POLLIN) == 0) {
       if ((waits[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) break;
@@ -89,6 +95,7 @@ void Listener::run() {
     }
     seccomp_notif asked{};
     if (::ioctl(descriptor_.get(), SECCOMP_IOCTL_NOTIF_RECV, &asked) != 0) continue;
+    if (sleeps) lookout.woken(monotonic_ns());
     const SystemCallRule* rule = rule_of(static_cast<std::uint32_t>(asked.data.nr));
     if (rule == nullptr) {
       answers_.proceed(asked.id);
@@ -100,6 +107,7 @@ void Listener::run() {
     call.call = rule->call;
     std::copy(std::begin(asked.data.args), std::end(asked.data.args), call.arguments.begin());
     handle(call);
+    lookout.found(monotonic_ns());
   }
   const std::lock_guard lock(mutex_);
   over_.store(true);

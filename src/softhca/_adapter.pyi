@@ -2001,10 +2001,8 @@ class EventPipe:
 class DoorbellWatch:
     """Rings the doorbells that programs write to their files."""
 
-    def __init__(self, known: Known, spin_ns: int | None = None) -> None:
-        """
-        `spin_ns`: how long to look out before sleeping; by default by the processors there are.
-        """
+    def __init__(self, known: Known, most_ns: int = 200000) -> None:
+        """`most_ns`: how long to look out at most before sleeping."""
 
     def add(self, file: RingFile) -> None:
         """Programs' descriptions of it must begin at DOORBELLS_AT."""
