@@ -6,15 +6,19 @@ counts. Exits with 1 where a goal is missed. Needs perftest, libibverbs' headers
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
-from tests.uabi.pair import run_pair
+from tests.uabi.pair import ENDS, run_pair
 
 from bench.build import HERE, TOP, built
 from bench.probes import probe
@@ -63,13 +67,33 @@ def program() -> str:
     return str(built("verbs_calls", ["gcc", "-O2", str(source), "-libverbs"], [source]))
 
 
-def perftest(words: str, column: int, options: tuple[str, ...], hosts: int) -> float:
+def perftest(
+    words: str, column: int, options: tuple[str, ...], hosts: int, link: str = "auto"
+) -> float:
     """A column of what perftest measures, under one supervisor or under two."""
+    with over(link):
+        return perftest_there(words, column, options, hosts)
+
+
+@contextlib.contextmanager
+def over(link: str) -> Iterator[None]:
+    """Adapters that are opened meanwhile use this link."""
+    before = os.environ.get("SOFTHCA_LINK")
+    os.environ["SOFTHCA_LINK"] = link
+    yield
+    os.environ.pop("SOFTHCA_LINK")
+    if before is not None:
+        os.environ["SOFTHCA_LINK"] = before
+
+
+def perftest_there(words: str, column: int, options: tuple[str, ...], hosts: int) -> float:
+    """A column of what perftest measures; `{end}` in a word is the name of the end."""
     command = [*words.split(), "-F", "-d", "rxe0", "-x", "0", "-p", str(PORT)]
     if hosts == 2:
         prefix = run(*options)
+        server, client = ([word.replace("{end}", end) for word in command] for end in ENDS)
         outcome = run_pair(
-            [*prefix, *command], [*prefix, *command, "127.0.0.1"], PORT, DEADLINE_SECONDS
+            [*prefix, *server], [*prefix, *client, "127.0.0.1"], PORT, DEADLINE_SECONDS
         )
         if outcome.problem:
             raise RuntimeError(f"{words}: {outcome.problem}\n{outcome.server}\n{outcome.client}")
@@ -95,9 +119,22 @@ def from_python() -> float:
     return float(row["t_typical_usec"])
 
 
-def bandwidth(options: tuple[str, ...], hosts: int) -> float:
-    """Of WRITEs of 1 MiB; megabytes a second, where perftest's are of 2^20 bytes."""
-    return perftest("ib_write_bw -s 1048576 -n 1000", 3, options, hosts) * 1.048576
+def bandwidth(
+    options: tuple[str, ...], hosts: int, shared: bool = False, link: str = "auto"
+) -> float:
+    """Of WRITEs of 1 MiB; megabytes a second, where perftest's are of 2^20 bytes.
+
+    `shared`: from and to files in memory, which the supervisor can map too.
+    """
+    words = "ib_write_bw -s 1048576 -n 1000"
+    if not shared:
+        return perftest(words, 3, options, hosts, link) * 1.048576
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        for end in ENDS:
+            (Path(directory) / end).touch()
+            os.truncate(Path(directory) / end, 16 * MIB)
+        words += f" --mmap={directory}/{{end}}"
+        return perftest(words, 3, options, hosts, link) * 1.048576
 
 
 def megabytes(read: Callable[[], float]) -> float:
@@ -133,7 +170,7 @@ def rows() -> Iterator[Row]:
             lambda: 1.0,
             ratio,
             at_most=goal,
-            note="median of 2000",
+            note="median of 2000, each after 50 us of rest; needs a free processor",
         )
     for call in ("getpid", "read"):
         words = f"{call} 1000000"
@@ -149,14 +186,20 @@ def rows() -> Iterator[Row]:
             at_most=2.0,
             note="softhca perf, from Python",
         )
-    for hosts, letter, size in ((1, "m", MIB), (2, "s", 4096)):
+    for where, hosts, shared, link in (
+        ("1 host", 1, False, "auto"),
+        ("1 host, files in memory", 1, True, "auto"),
+        ("2 hosts", 2, False, "auto"),
+        ("2 hosts, files in memory", 2, True, "auto"),
+        ("2 hosts, UDP", 2, False, "udp"),
+    ):
         for doorbells in ("written", "asked"):
             options = ("--doorbells", doorbells)
-            name, read = probe(letter, size)
+            name, read = probe(*(("m", MIB) if hosts == 1 else ("s", 4096)))
             yield Row(
-                f"ib_write_bw, {hosts} host{'s' * (hosts - 1)}, {doorbells}",
+                f"ib_write_bw, {where}, {doorbells}",
                 "MB/s",
-                partial(bandwidth, options, hosts),
+                partial(bandwidth, options, hosts, shared, link),
                 partial(megabytes, read),
                 ratio,
                 at_least=0.5,
@@ -167,7 +210,7 @@ def rows() -> Iterator[Row]:
 def main(words: list[str]) -> int:
     """Measures, and prints a table."""
     missed = 0
-    print(f"{'row':34} {'figure':>9} {'probe':>9}        {'':>6}   goal")
+    print(f"{'row':44} {'figure':>9} {'probe':>9}        {'':>6}   goal")
     for row in rows():
         if words and not any(word in row.name for word in words):
             continue
@@ -185,7 +228,7 @@ def main(words: list[str]) -> int:
             goal, verdict = f">= {row.at_least:g}", "ok" if value >= row.at_least else "MISSED"
         missed += verdict == "MISSED"
         print(
-            f"{row.name:34} {figure:9.2f} {beside:9.2f} {row.unit:5} {value:8.2f}   "
+            f"{row.name:44} {figure:9.2f} {beside:9.2f} {row.unit:5} {value:8.2f}   "
             f"{goal:8} {verdict:7} {row.note}",
             flush=True,
         )

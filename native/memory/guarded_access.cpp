@@ -5,132 +5,13 @@
 #include <csignal>
 #include <cstring>
 #include <mutex>
+#include <type_traits>
 
-#if !defined(__x86_64__) || !defined(__linux__)
-#error "guarded memory access is written for Linux on x86-64"
+#include "memory/guarded_routines.hpp"
+
+#if !defined(__linux__) || !(defined(__x86_64__) || defined(__aarch64__))
+#error "guarded memory access is written for Linux on x86-64 and arm64"
 #endif
-
-// Each routine has one instruction that may fault, marked by a label, and one to resume at. The
-// System V calling convention puts the arguments in rdi, rsi, rdx, rcx.
-asm(R"(
-    .text
-    .p2align 4
-    .hidden softhca_copy
-    .globl softhca_copy
-    .type softhca_copy, @function
-softhca_copy:
-    .cfi_startproc
-    movq %rdx, %rcx
-softhca_copy_fault:
-    rep movsb
-softhca_copy_resume:
-    movq %rcx, %rax
-    ret
-    .cfi_endproc
-    .size softhca_copy, . - softhca_copy
-
-    .p2align 4
-    .hidden softhca_xadd
-    .globl softhca_xadd
-    .type softhca_xadd, @function
-softhca_xadd:
-    .cfi_startproc
-softhca_xadd_fault:
-    lock xaddq %rsi, (%rdi)
-    movq %rsi, (%rdx)
-    movl $1, %eax
-    ret
-softhca_xadd_resume:
-    xorl %eax, %eax
-    ret
-    .cfi_endproc
-    .size softhca_xadd, . - softhca_xadd
-
-    .p2align 4
-    .hidden softhca_cmpxchg
-    .globl softhca_cmpxchg
-    .type softhca_cmpxchg, @function
-softhca_cmpxchg:
-    .cfi_startproc
-    movq %rsi, %rax
-softhca_cmpxchg_fault:
-    lock cmpxchgq %rdx, (%rdi)
-    movq %rax, (%rcx)
-    movl $1, %eax
-    ret
-softhca_cmpxchg_resume:
-    xorl %eax, %eax
-    ret
-    .cfi_endproc
-    .size softhca_cmpxchg, . - softhca_cmpxchg
-
-    .p2align 4
-    .hidden softhca_load
-    .globl softhca_load
-    .type softhca_load, @function
-softhca_load:
-    .cfi_startproc
-softhca_load_fault:
-    movl (%rdi), %ecx
-    movl %ecx, (%rsi)
-    movl $1, %eax
-    ret
-softhca_load_resume:
-    xorl %eax, %eax
-    ret
-    .cfi_endproc
-    .size softhca_load, . - softhca_load
-
-    .p2align 4
-    .hidden softhca_store
-    .globl softhca_store
-    .type softhca_store, @function
-softhca_store:
-    .cfi_startproc
-softhca_store_fault:
-    movl %esi, (%rdi)
-    movl $1, %eax
-    ret
-softhca_store_resume:
-    xorl %eax, %eax
-    ret
-    .cfi_endproc
-    .size softhca_store, . - softhca_store
-
-    .hidden softhca_load_fault
-    .globl softhca_load_fault
-    .hidden softhca_load_resume
-    .globl softhca_load_resume
-    .hidden softhca_store_fault
-    .globl softhca_store_fault
-    .hidden softhca_store_resume
-    .globl softhca_store_resume
-    .hidden softhca_copy_fault
-    .globl softhca_copy_fault
-    .hidden softhca_copy_resume
-    .globl softhca_copy_resume
-    .hidden softhca_xadd_fault
-    .globl softhca_xadd_fault
-    .hidden softhca_xadd_resume
-    .globl softhca_xadd_resume
-    .hidden softhca_cmpxchg_fault
-    .globl softhca_cmpxchg_fault
-    .hidden softhca_cmpxchg_resume
-    .globl softhca_cmpxchg_resume
-)");
-
-extern "C" {
-std::size_t softhca_copy(void* to, const void* from, std::size_t size);
-int softhca_load(const std::uint32_t* at, std::uint32_t* value);
-int softhca_store(std::uint32_t* at, std::uint32_t value);
-int softhca_xadd(void* at, std::uint64_t addend, std::uint64_t* original);
-int softhca_cmpxchg(void* at, std::uint64_t compare, std::uint64_t swap, std::uint64_t* original);
-extern const char softhca_load_fault[], softhca_load_resume[];
-extern const char softhca_store_fault[], softhca_store_resume[];
-extern const char softhca_copy_fault[], softhca_copy_resume[];
-extern const char softhca_xadd_fault[], softhca_xadd_resume[];
-extern const char softhca_cmpxchg_fault[], softhca_cmpxchg_resume[];
-}
 
 namespace softhca {
 namespace {
@@ -154,26 +35,27 @@ void pass_on(int number, siginfo_t* info, void* context) {
   }
 }
 
+// Where execution goes on is the one thing of the context that the architectures name differently.
+auto& place_of(void* context) {
+  auto& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return machine.gregs[REG_RIP];
+#else
+  return machine.pc;
+#endif
+}
+
 void on_fault(int number, siginfo_t* info, void* context) {
-  auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
-  const auto at = reinterpret_cast<const char*>(registers[REG_RIP]);
-  const char* resume = nullptr;
-  if (at == softhca_copy_fault) {
-    resume = softhca_copy_resume;
-  } else if (at == softhca_load_fault) {
-    resume = softhca_load_resume;
-  } else if (at == softhca_store_fault) {
-    resume = softhca_store_resume;
-  } else if (at == softhca_xadd_fault) {
-    resume = softhca_xadd_resume;
-  } else if (at == softhca_cmpxchg_fault) {
-    resume = softhca_cmpxchg_resume;
+  auto& place = place_of(context);
+  const auto at = reinterpret_cast<const char*>(place);
+  for (std::size_t i = 0; i < softhca_guard_count; ++i) {
+    const SofthcaGuard& guard = softhca_guards[i];
+    if (at >= guard.begin && at < guard.end) {
+      place = reinterpret_cast<std::remove_reference_t<decltype(place)>>(guard.resume);
+      return;
+    }
   }
-  if (resume == nullptr) {
-    pass_on(number, info, context);
-    return;
-  }
-  registers[REG_RIP] = reinterpret_cast<greg_t>(resume);
+  pass_on(number, info, context);
 }
 
 void install_one(int number, struct sigaction& previous) {
@@ -204,8 +86,8 @@ std::size_t guarded_copy(void* to, const void* from, std::size_t size) {
   return softhca_copy(to, from, size);
 }
 
-// The processor keeps the order of loads and that of stores; the calls keep the compiler from
-// changing it.
+// The routines keep the processor from changing the order of loads and that of stores, the calls
+// the compiler.
 bool guarded_load(const std::uint32_t* at, std::uint32_t* value) {
   return softhca_load(at, value) != 0;
 }

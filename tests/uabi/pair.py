@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+ENDS = ("server", "client")
 _LISTENING = "0A"
 
 
@@ -127,12 +128,16 @@ class _Process:
 
 
 def main() -> int:
-    """`pair.py PROGRAM... -p PORT`: prints what both ends printed; 0 if both did."""
+    """`pair.py PROGRAM... -p PORT`: prints what both ends printed; 0 if both did.
+
+    `{end}` in a word is the name of the end, server or client.
+    """
     command = sys.argv[1:]
     port = int(command[command.index("-p") + 1])
-    outcome = run_pair(command, [*command, "127.0.0.1"], port, 100)
-    server, client = outcome.statuses
-    print(f"server: {server}\n{outcome.server}\nclient: {client}\n{outcome.client}")
+    server, client = ([word.replace("{end}", end) for word in command] for end in ENDS)
+    outcome = run_pair(server, [*client, "127.0.0.1"], port, 100)
+    at_server, at_client = outcome.statuses
+    print(f"server: {at_server}\n{outcome.server}\nclient: {at_client}\n{outcome.client}")
     return 1 if outcome.problem else 0
 
 
