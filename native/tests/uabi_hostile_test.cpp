@@ -283,8 +283,8 @@ TEST("uabi: nor if it writes at the very moment when they are read") {
     Scene scene(seed() + done);
     Scribbler scribbler(scene, seed() ^ done);
     std::atomic<bool> over{false};
-    std::thread meanwhile([&] {
-      Scribbler other(scene, ~seed() ^ done);
+    std::thread meanwhile([&, chance = ~seed() ^ done] {
+      Scribbler other(scene, chance);
       while (!over.load()) {
         other.scribble_anywhere();
         std::this_thread::yield();
