@@ -75,7 +75,8 @@ ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint6
   return report;
 }
 
-bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t now_ns) {
+bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t now_ns,
+                          bool patient) {
   State& s = *state_;
   s.set_time(now_ns);
   bool sent = false;
@@ -90,11 +91,12 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
       s.schedule(*qp);
       continue;
     }
-    Outlet outlet{.buffer = buffer, .wire = &out};
+    Outlet outlet{.buffer = buffer, .wire = &out, .patient = patient};
     sent = qp->next_packet(outlet);
     if (sent) {
       s.schedule(*qp);
     }
+    s.hold_back(*qp, outlet.held_back);
     if (sent && !s.port_active) {
       ++s.counters.port_down_drops;
       sent = false;
@@ -103,6 +105,29 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
   }
   s.settle_overflows();
   return sent;
+}
+
+void Adapter::State::hold_back(QueuePair& qp, bool wanted) {
+  if (wanted && !qp.held_back) {
+    qp.held_back = true;
+    held_acks.push_back(qp.qpn);
+  } else if (qp.held_back && !qp.responder.has_output()) {
+    // It left with a request.
+    qp.held_back = false;
+    std::erase(held_acks, qp.qpn);
+  }
+}
+
+bool Adapter::holds_acks() const { return !state_->held_acks.empty(); }
+
+void Adapter::release_acks() {
+  for (const std::uint32_t qpn : state_->held_acks) {
+    if (QueuePair* qp = state_->qps.find(qpn); qp != nullptr) {
+      qp->held_back = false;
+      state_->schedule(*qp);
+    }
+  }
+  state_->held_acks.clear();
 }
 
 std::uint64_t Adapter::next_deadline_ns() const {

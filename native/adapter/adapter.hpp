@@ -72,6 +72,9 @@ struct AdapterConfig {
   std::vector<std::uint16_t> pkeys = {0xffff};
   bool port_active = true;  // The port's link, to begin with.
   bool retry_early = true;  // Probe for lost tails before the ACK timer runs out.
+  // Messages that nobody waits for are acknowledged together: one that is not signaled asks for no
+  // acknowledgement, and gets one a little later.
+  bool lazy_acks = false;
   bool windows_2a = false;  // Type 2 windows are 2A instead of 2B.
   bool shortcut = false;    // Connected queue pairs of one adapter exchange packets as values.
   CongestionSettings congestion;
@@ -139,7 +142,12 @@ class Adapter {
   ReceiveReport receive(const Route& route, ByteView datagram, std::uint64_t now_ns);
   // Builds the next packet to send into `buffer` (at least kMaxDatagramBytes). False: nothing to
   // send until a post, a receive or an advance.
-  bool next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t now_ns);
+  // `patient`: acknowledgements alone are held back, for a request of their queue pair that they
+  // can go with, or until release_acks(). Few enough for a peer to do without them for a while.
+  bool next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t now_ns,
+                   bool patient = false);
+  bool holds_acks() const;
+  void release_acks();
   // When advance() has something to do; kNever if not. Ask again after any other call.
   std::uint64_t next_deadline_ns() const;
   void advance(std::uint64_t now_ns);

@@ -26,6 +26,7 @@ Adapter::State::State(AdapterConfig adapter_config)
       qps(random, config.limits.max_qp),
       port_active(config.port_active) {
   congestion = config.congestion;
+  lazy_acks = config.lazy_acks;
 }
 
 void Adapter::State::complete(CompletionQueue& cq, const Completion& completion) {

@@ -66,6 +66,8 @@ struct Adapter::State final : Services {
   void leave_path(QueuePair& qp);
   // To the queue pair that a packet without a wire is for. False: its payload could not be read.
   bool deliver_locally(const Packet& packet, const Route& route);
+  // Its acknowledgement waits, or may have left.
+  void hold_back(QueuePair& qp, bool wanted);
   bool completes_through_xrc(const QueuePair& qp, const CompletionQueue& cq);
   // A region is gone that may have lain in device memory.
   void leave_device_memory(std::uint32_t mr);
@@ -105,6 +107,7 @@ struct Adapter::State final : Services {
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets for the wire.
   std::deque<std::uint32_t> ready_local;  // And for adapters of this host.
   std::deque<std::uint32_t> stalled;      // Their path had no room.
+  std::vector<std::uint32_t> held_acks;   // Those with an acknowledgement that waits for company.
   SelfPath self{*this};
   LocalPaths* paths = nullptr;
   LocalPacket leaving;  // Keeps its storage.

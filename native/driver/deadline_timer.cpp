@@ -1,6 +1,7 @@
 #include "driver/deadline_timer.hpp"
 
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +13,11 @@ namespace softhca {
 int DeadlineTimer::open() {
   timer_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   return timer_.is_open() ? 0 : errno;
+}
+
+void DeadlineTimer::clear() const {
+  std::uint64_t times = 0;
+  static_cast<void>(!read(timer_.get(), &times, sizeof times));
 }
 
 void DeadlineTimer::arm(std::uint64_t deadline_ns, std::uint64_t now_ns) {

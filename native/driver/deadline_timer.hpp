@@ -15,6 +15,8 @@ class DeadlineTimer {
   // Makes the descriptor readable at `deadline_ns` or a little before what it is asked for later:
   // an earlier deadline costs a system call, a later one waits until the timer has gone off once.
   void arm(std::uint64_t deadline_ns, std::uint64_t now_ns);
+  // Makes it unreadable again after it has gone off. Unlike the rest for any thread.
+  void clear() const;
   // Forgets the descriptor, which somebody else has closed.
   void lose() { timer_.release(); }
   void abandon() { timer_.reset(); }

@@ -28,17 +28,27 @@ constexpr std::uint64_t kYieldAfterNs = 50'000;
 constexpr std::uint64_t kYieldToPeerNs = 1'000;
 // A yield that took so long let somebody else run.
 constexpr std::uint64_t kSomebodyRanNs = 4'000;
-// Rounds of up to 64 packets each. A caller wants to return soon; the thread has nothing else to
-// do, but looks whether it shall stop.
-constexpr int kCallerRounds = 4;
+// A caller that is back this soon after a poll that found nothing has nothing else to do, and the
+// way through its program takes longer than another look.
+constexpr std::uint64_t kBackAtOnceNs = 5'000;
+constexpr int kLooks = 4;
+// Rounds of up to 64 packets or a train each. A caller wants to return soon; the thread has nothing
+// else to do, but looks whether it shall stop.
+constexpr int kCallerRounds = 8;
 constexpr int kThreadRounds = 64;
-// How long the thread stays awake for neighbours that it has heard of.
+// While there is more to send, only one round in so many looks whether something has come.
+constexpr int kRoundsPerLook = 4;
+// How long the thread stays awake for neighbours that it has heard of, and for a busy network.
 constexpr std::uint64_t kLingerNs = 30'000;
 // And for those that are about to fetch something.
 constexpr std::uint64_t kLingerForBorrowersNs = 500'000;
+// So many sleeps in a row that were shorter say that the next one will be.
+constexpr int kShortSleeps = 3;
 // Where this many looks at the network brought nothing, only one in so many polls looks there.
 constexpr std::uint32_t kWireIsQuiet = 64;
 constexpr std::uint32_t kPollsPerWire = 32;
+// Acknowledgements that waited for a caller who did not come back: the next ones do not wait.
+constexpr std::uint64_t kImpatientNs = 10'000'000;
 // A thread whose descriptors were closed under it cannot be woken any more.
 constexpr long kLookAgainNs = 10'000'000;
 
@@ -58,6 +68,16 @@ std::unique_ptr<Link> with_rules(std::unique_ptr<Link> link,
     addressee = {found.value.dest_qp_num, found.value.rq_psn, guarded->adapter.source_port(qpn)};
     return found.ok();
   });
+}
+
+// What is left until then; null if it is never.
+const timespec* time_until(std::uint64_t deadline_ns, timespec& left) {
+  if (deadline_ns == kNever) return nullptr;
+  const std::uint64_t now_ns = monotonic_ns();
+  const std::uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+  left.tv_sec = static_cast<time_t>(left_ns / 1'000'000'000u);
+  left.tv_nsec = static_cast<long>(left_ns % 1'000'000'000u);
+  return &left;
 }
 
 std::unique_ptr<Link> with_faults(std::unique_ptr<Link> link, const FaultSettings& settings) {
@@ -107,6 +127,7 @@ DriverError Driver::start() {
       with_rules(with_faults(std::make_unique<LoopbackLink>(), loopback_faults),
                  options_.fault_rules, guarded_),
       std::move(capture), async_bell_, *completion_sinks_);
+  arrival_fd_ = engine_->wire().arrival_fd();
   ready_fd_ = engine_->wire().ready_fd();
   address_ = udp_->local();
   address_condition_.link_up = guarded_->adapter.config().port_active;
@@ -150,7 +171,7 @@ void Driver::close() {
     timer_.lose();
   }
   if (engine_) {
-    engine_->round(false, true);
+    engine_->round(false, true, false);
     engine_->close();
     engine_.reset();
   }
@@ -192,22 +213,29 @@ Status Driver::usable() const {
 
 Result<std::size_t> Driver::poll_cq(std::uint32_t cq, std::span<Completion> out) {
   if (const Status status = usable(); !status.ok()) return status;
-  bool yielded = false;
-  for (int attempt = 0;; ++attempt) {
-    bool due = false;
-    std::unique_lock lock(guarded_->mutex);
-    const Result<std::size_t> polled = poll_under_lock(cq, out, due);
-    lock.unlock();
-    if (due) pump_transmit();
-    if (yielded) learn_from_yield(polled.ok() && polled.value > 0);
-    if (!polled.ok() || polled.value > 0) {
-      polling_since_ns_.store(0, std::memory_order_relaxed);
-      return polled;
-    }
-    if (attempt > 0 || may_skip_wire()) return polled;
-    yielded = be_patient();
-    pump(kReceive);
+  bool due = false;
+  std::unique_lock lock(guarded_->mutex);
+  Result<std::size_t> polled = poll_under_lock(cq, out, due);
+  lock.unlock();
+  if (due) pump_transmit();
+  if (!polled.ok() || polled.value > 0) {
+    polling_since_ns_.store(0, std::memory_order_relaxed);
+    return polled;
   }
+  if (may_skip_wire()) return polled;
+  int looks = 1;
+  const Yield yielded = be_patient(looks);
+  do {
+    pump(kReceive);
+  } while (--looks > 0 && polls_since_wire_.load(std::memory_order_relaxed) != 0);
+  lock.lock();
+  due = false;
+  polled = poll_under_lock(cq, out, due);
+  lock.unlock();
+  if (due) pump_transmit();
+  if (yielded != Yield::NOT_DONE) learn_from_yield(yielded, polled.ok() && polled.value > 0);
+  if (!polled.ok() || polled.value > 0) polling_since_ns_.store(0, std::memory_order_relaxed);
+  return polled;
 }
 
 bool Driver::try_poll_cq(std::uint32_t cq, std::span<Completion> out, Result<std::size_t>& polled,
@@ -239,22 +267,30 @@ Result<bool> Driver::next_event(AsyncEvent& event) {
 
 // A caller that has polled for longer than a round trip lets others have the processor: the peer it
 // waits for may be one of them, where there are more programs than processors.
-bool Driver::be_patient() {
+Driver::Yield Driver::be_patient(int& looks) {
   const std::uint64_t now_ns = monotonic_ns();
-  last_poll_ns_.store(now_ns, std::memory_order_relaxed);
+  const std::uint64_t last_ns = last_poll_ns_.exchange(now_ns, std::memory_order_relaxed);
   const std::uint64_t since_ns = polling_since_ns_.load(std::memory_order_relaxed);
+  // Neighbours are looked for once in each poll.
+  const bool alone = !neighbourhood_ || !neighbourhood_->is_inhabited();
+  if (alone && since_ns != 0 && now_ns - last_ns < kBackAtOnceNs) looks = kLooks;
   if (since_ns == 0) polling_since_ns_.store(now_ns, std::memory_order_relaxed);
   if (since_ns == 0 || now_ns - since_ns < yield_after_ns_.load(std::memory_order_relaxed)) {
-    return false;
+    return Yield::NOT_DONE;
   }
   sched_yield();
-  return monotonic_ns() - now_ns > kSomebodyRanNs;
+  return monotonic_ns() - now_ns > kSomebodyRanNs ? Yield::SOMEBODY_RAN : Yield::NOBODY_RAN;
 }
 
 // Where letting others have the processor brought the completion, the peer shares it with us, and
-// waiting for it any longer only keeps it from answering.
-void Driver::learn_from_yield(bool paid) {
-  yield_after_ns_.store(paid ? kYieldToPeerNs : kYieldAfterNs, std::memory_order_relaxed);
+// waiting for it any longer only keeps it from answering. Where nobody wants it, it does not.
+void Driver::learn_from_yield(Yield yielded, bool found) {
+  const std::uint64_t before_ns = yield_after_ns_.load(std::memory_order_relaxed);
+  const std::uint64_t after_ns = yielded == Yield::NOBODY_RAN
+                                     ? std::min(2 * before_ns, kYieldAfterNs)
+                                 : found ? kYieldToPeerNs
+                                         : kYieldAfterNs;
+  yield_after_ns_.store(after_ns, std::memory_order_relaxed);
 }
 
 void Driver::meet(const Gid& gid) {
@@ -291,16 +327,26 @@ bool Driver::settle_locally(std::uint64_t now_ns) {
          adapter.next_deadline_ns() < armed_ns_.load(std::memory_order_relaxed);
 }
 
+// While the thread keeps aside for a caller that polls, acknowledgements may wait for what the
+// caller sends next. The thread looks after those of a caller that does not come back.
+bool Driver::may_be_patient() const {
+  return thread_state_.load(std::memory_order_relaxed) == ThreadState::ASIDE &&
+         last_poll_ns_.load(std::memory_order_relaxed) >
+             impatient_until_ns_.load(std::memory_order_relaxed);
+}
+
 // A caller's share of the work. What is left when it has done enough goes to the thread.
 void Driver::pump(unsigned work) {
-  if (progress(work, kCallerRounds) != Outcome::MORE) return;
+  const Outcome outcome = progress(work, kCallerRounds, may_be_patient());
+  const bool abandons_acks = holds_acks_.load() && thread_state_.load() != ThreadState::ASIDE;
+  if (outcome != Outcome::MORE && !abandons_acks) return;
   work_left_.store(true);
   if (thread_state_.load() == ThreadState::ASLEEP) kick();
 }
 
 // The bits are set before the engine is tried, and looked at after it is let go: whoever finds it
 // busy leaves his work to the holder, and it cannot be missed.
-Driver::Outcome Driver::progress(unsigned work, int max_rounds) {
+Driver::Outcome Driver::progress(unsigned work, int max_rounds, bool patient) {
   pending_.fetch_or(work);
   int rounds = 0;
   while (pending_.load() != 0) {
@@ -312,12 +358,15 @@ Driver::Outcome Driver::progress(unsigned work, int max_rounds) {
       const unsigned bits = pending_.exchange(0);
       receive |= (bits & kReceive) != 0;
       more |= fetch_under_lock();
-      more = engine_->round(receive, more || (bits & kTransmit) != 0);
+      const bool look = receive && (rounds % kRoundsPerLook == 0 || !engine_->has_more_to_send());
+      more = engine_->round(look, more || (bits & kTransmit) != 0, patient);
     } while (more && ++rounds < max_rounds);
     ++rounds;
+    holds_acks_.store(engine_->holds_acks());
     const std::uint64_t deadline_ns = engine_->deadline_ns();
-    timer_.arm(deadline_ns, monotonic_ns());
-    armed_ns_.store(deadline_ns, std::memory_order_relaxed);
+    armed_ns_.store(deadline_ns);
+    // A thread that is awake looks by itself.
+    if (thread_state_.load() == ThreadState::ASLEEP) timer_.arm(deadline_ns, monotonic_ns());
     if (engine_->wire().failure() != 0) wire_lost_.store(true);
     const std::uint32_t quiet = polls_since_wire_.load(std::memory_order_relaxed);
     polls_since_wire_.store(engine_->take_arrivals() ? 0 : std::min(quiet + 1, kWireIsQuiet),
@@ -399,11 +448,15 @@ void Driver::run() {
       continue;
     }
     aside_ns = kMinAsideNs;
-    work_left_.store(false);
+    const bool was_left = work_left_.exchange(false);
+    if (holds_acks_.load()) impatient_until_ns_.store(monotonic_ns() + kImpatientNs);
     // While neighbours keep it awake it looks at the network as seldom as callers do.
     const bool skips = lingering && may_skip_wire();
+    const unsigned work = skips                   ? kTransmit
+                          : lingers_ && !was_left ? kReceive
+                                                  : kTransmit | kReceive;
     lingering = false;
-    switch (progress(skips ? kTransmit : kTransmit | kReceive, kThreadRounds)) {
+    switch (progress(work, kThreadRounds, false)) {
       case Outcome::MORE:
         break;
       case Outcome::BUSY:
@@ -411,7 +464,7 @@ void Driver::run() {
         break;
       case Outcome::IDLE:
         lingering = neighbours_were_here();
-        if (lingering) break;
+        if (lingering || wire_was_busy()) break;
         sleep_until_ready();
         break;
     }
@@ -442,17 +495,25 @@ void Driver::sleep_until_ready() {
                      {timer_.fd(), POLLIN, 0},
                      {wire_lost_.load() ? -1 : ready_fd_, POLLIN, 0},
                      {address_monitor_.fd(), POLLIN, 0},
-                     {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0}};
-  // Work that was left before the state could be seen comes without a kick.
+                     {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0},
+                     {wire_lost_.load() ? -1 : arrival_fd_, POLLIN, 0}};
+  // Work that was left before the state could be seen comes without a kick, and a deadline that was
+  // set before without the timer.
   if (!work_left_.load() && !stopping_.load() && neighbours_are_quiet()) {
-    ppoll(waited, 5, nullptr, nullptr);
+    timespec left{};
+    const std::uint64_t asleep_ns = monotonic_ns();
+    ppoll(waited, 6, time_until(armed_ns_.load(), left), nullptr);
+    const bool short_one = waited[5].revents != 0 && monotonic_ns() - asleep_ns < kLingerNs;
+    short_sleeps_ = short_one ? std::min(short_sleeps_ + 1, kShortSleeps) : 0;
     if (waited[0].revents != 0) clear_kick();
+    if ((waited[1].revents & POLLIN) != 0) timer_.clear();
   }
   thread_state_.store(ThreadState::RUNNING);
   if ((waited[4].revents & POLLIN) != 0) neighbourhood_->serve();
   neighbours_see_us_awake();
   heed_address_if(waited[3].revents);
-  const int all = waited[0].revents | waited[1].revents | waited[2].revents | waited[4].revents;
+  const int all = waited[0].revents | waited[1].revents | waited[2].revents | waited[4].revents |
+                  waited[5].revents;
   if ((all & POLLNVAL) != 0) {
     lose_descriptors();
   }
@@ -466,6 +527,23 @@ bool Driver::neighbours_were_here() {
   if (local_news_.exchange(false, std::memory_order_relaxed)) local_news_ns_ = now_ns;
   const bool borrowed = neighbours_borrow_.load(std::memory_order_relaxed);
   if (now_ns - local_news_ns_ >= (borrowed ? kLingerForBorrowersNs : kLingerNs)) return false;
+  sched_yield();
+  return true;
+}
+
+// Whether to look at the wire again instead of sleeping: where packets follow each other so fast
+// that the last sleeps were hardly begun, waking this thread would cost their sender more than
+// anything else.
+bool Driver::wire_was_busy() {
+  lingers_ = false;
+  if (short_sleeps_ < kShortSleeps || stopping_.load() || wire_lost_.load()) return false;
+  const std::uint64_t now_ns = monotonic_ns();
+  if (polls_since_wire_.load(std::memory_order_relaxed) == 0) wire_news_ns_ = now_ns;
+  if (now_ns - wire_news_ns_ >= kLingerNs) {
+    short_sleeps_ = 0;
+    return false;
+  }
+  lingers_ = true;
   sched_yield();
   return true;
 }

@@ -136,10 +136,13 @@ class Driver {
   bool fetch_under_lock();
   // Under the lock: moves what stays on this host. True: the engine has something to do besides.
   bool settle_locally(std::uint64_t now_ns);
-  bool be_patient();
-  void learn_from_yield(bool paid);
+  enum class Yield { NOT_DONE, NOBODY_RAN, SOMEBODY_RAN };
+  // `looks`: how many times a poll looks at the network.
+  Yield be_patient(int& looks);
+  void learn_from_yield(Yield yielded, bool found);
   void pump(unsigned work);
-  Outcome progress(unsigned work, int max_rounds);
+  bool may_be_patient() const;
+  Outcome progress(unsigned work, int max_rounds, bool patient);
   bool try_enter() { return !engine_busy_.exchange(true); }
   bool enter();
   void leave();
@@ -152,6 +155,7 @@ class Driver {
   void sleep_until_ready();
   bool neighbours_are_quiet();
   bool neighbours_were_here();
+  bool wire_was_busy();
   void neighbours_see_us_awake();
   void heed_address();
   void heed_address_if(short revents);
@@ -180,11 +184,15 @@ class Driver {
   std::atomic<std::uint64_t> armed_ns_{0};  // When the engine is due at the latest.
   std::atomic<bool> work_left_{false};      // A caller stopped with work to do; the thread goes on.
   std::atomic<ThreadState> thread_state_{ThreadState::RUNNING};
+  std::atomic<bool> holds_acks_{false};               // The engine does.
+  std::atomic<std::uint64_t> impatient_until_ns_{0};  // No caller holds any until then.
   std::atomic<std::uint64_t> last_poll_ns_{0};
   std::atomic<std::uint64_t> yield_after_ns_;  // How long a caller polls until it yields.
   std::atomic<std::uint64_t> polling_since_ns_{
-      0};              // First poll of a row that found nothing; 0: none.
-  int ready_fd_ = -1;  // Of the wire; it never changes while the thread runs.
+      0};  // First poll of a row that found nothing; 0: none.
+  // Of the wire; they never change while the thread runs.
+  int arrival_fd_ = -1;
+  int ready_fd_ = -1;
   std::atomic<bool> wire_lost_{false};
   bool descriptors_lost_ = false;  // The thread's own as well. Its alone, until it has ended.
   std::unique_ptr<Neighbourhood> neighbourhood_;    // Null: everything takes the network.
@@ -193,6 +201,10 @@ class Driver {
   std::atomic<bool> neighbours_borrow_{false};  // Payloads that were left in place are under way.
   std::uint64_t local_news_ns_ = 0;             // The thread last heard of a neighbour then.
   std::atomic<std::uint32_t> skipped_polls_{0};
+  // The thread's alone.
+  int short_sleeps_ = 0;            // Of those that the network ended, in a row.
+  std::uint64_t wire_news_ns_ = 0;  // It last heard from the network then.
+  bool lingers_ = false;            // It looks for packets, and nothing else is due.
   AddressMonitor address_monitor_;
   LocalAddress address_;
   AddressCondition address_condition_;  // As the adapter knows it.

@@ -10,6 +10,9 @@ namespace {
 
 // A datagram that nothing overtakes is let go after this time: reordered, not lost.
 constexpr std::uint64_t kHoldNs = 1'000'000;
+// A round fills no more than about what one train takes: what is filled long before it is sent has
+// left the nearest caches by then, and the peer has waited for it.
+constexpr std::size_t kFilledBytes = 60'000;
 // A capture can be read this long after the last packet at the latest.
 constexpr std::uint64_t kCaptureDelayNs = 50'000'000;
 
@@ -49,7 +52,7 @@ std::uint64_t Engine::deadline_ns() const {
                    after(dirty_since_ns_, kCaptureDelayNs)});
 }
 
-bool Engine::round(bool receive, bool transmit) {
+bool Engine::round(bool receive, bool transmit, bool patient) {
   const std::uint64_t now_ns = monotonic_ns();
   bool released = keep_promises(now_ns);
   released |= links_due_ns_ <= now_ns;
@@ -57,11 +60,12 @@ bool Engine::round(bool receive, bool transmit) {
   const bool arrived = fetch(receive || released);
   // A poll that finds nothing new leaves the adapter, and its lock, alone.
   const bool lost = wire_->failure() != 0 && !told_lost_;
+  const bool releases = holds_acks_ && (!patient || (receive && !arrived));
   if (!arrived && !transmit && !lost && now_ns < adapter_deadline_ns_ && !wire_->blocked() &&
-      !more_locally_)
+      !more_locally_ && !releases && !filled_full_)
     return false;
   const bool was_stuck = to_wire_.taken < to_wire_.count;
-  run_adapter(now_ns);
+  run_adapter(now_ns, patient && !releases);
   capture_incoming(from_wire_);
   capture_incoming(from_loopback_);
   for (std::size_t i = 0; i < filled_count_; ++i) capture_outgoing(filled_[i]);
@@ -70,8 +74,9 @@ bool Engine::round(bool receive, bool transmit) {
   tell_links(now_ns);
   if (wire_->failure() != 0 && !told_lost_) return true;
   if (more_locally_) return true;
-  if (to_loopback_.count > 0 || from_wire_.count == kLinkBatch) return true;
-  return (was_stuck || filled_count_ == kLinkBatch) && !wire_->blocked();
+  // Who is patient has something else to do than to look whether more has come.
+  if (to_loopback_.count > 0 || from_wire_.count >= (patient ? kLinkBatch : 1)) return true;
+  return (was_stuck || filled_full_) && !wire_->blocked();
 }
 
 bool Engine::fetch(bool receive) {
@@ -107,7 +112,7 @@ void Engine::tell_links(std::uint64_t now_ns) {
   links_due_ns_ = std::min(wire_->pass_time(now_ns), loopback_->pass_time(now_ns));
 }
 
-void Engine::run_adapter(std::uint64_t now_ns) {
+void Engine::run_adapter(std::uint64_t now_ns, bool patient) {
   const std::lock_guard lock(guarded_->mutex);
   Adapter& adapter = guarded_->adapter;
   if (wire_->failure() != 0 && !told_lost_) {
@@ -118,7 +123,9 @@ void Engine::run_adapter(std::uint64_t now_ns) {
   deliver(adapter, from_loopback_, now_ns);
   if (adapter.next_deadline_ns() <= now_ns) adapter.advance(now_ns);
   more_locally_ = adapter.exchange(now_ns);
-  fill(adapter, now_ns);
+  if (!patient) adapter.release_acks();
+  fill(adapter, now_ns, patient);
+  holds_acks_ = adapter.holds_acks();
   drain_events(adapter);
   adapter_deadline_ns_ = adapter.next_deadline_ns();
 }
@@ -130,21 +137,25 @@ void Engine::deliver(Adapter& adapter, Incoming& incoming, std::uint64_t now_ns)
   }
 }
 
-void Engine::fill(Adapter& adapter, std::uint64_t now_ns) {
+void Engine::fill(Adapter& adapter, std::uint64_t now_ns, bool patient) {
   filled_count_ = 0;
+  filled_full_ = false;
   to_loopback_.count = to_loopback_.taken = 0;
   // Until the wire has taken what it refused, the adapter keeps the rest: the buffers are in use.
   if (to_wire_.taken < to_wire_.count) return;
   to_wire_.count = to_wire_.taken = 0;
-  while (filled_count_ < kLinkBatch) {
+  // They lie one behind the other, as links like trains to be.
+  std::size_t used = 0;
+  while (filled_count_ < kLinkBatch && used < kFilledBytes) {
     OutgoingPacket& packet = filled_[filled_count_];
-    const ByteSpan buffer(buffers_.get() + filled_count_ * kDatagramBufferBytes,
-                          kDatagramBufferBytes);
-    if (!adapter.next_packet(buffer, packet, now_ns)) break;
+    const ByteSpan buffer(buffers_.get() + used, kDatagramBufferBytes);
+    if (!adapter.next_packet(buffer, packet, now_ns, patient)) break;
     Outgoing& outgoing = is_own(packet.route.destination) ? to_loopback_ : to_wire_;
     outgoing.datagrams[outgoing.count++] = {packet.route, packet.datagram};
+    used += packet.datagram.size();
     ++filled_count_;
   }
+  filled_full_ = filled_count_ == kLinkBatch || used >= kFilledBytes;
 }
 
 void Engine::drain_events(Adapter& adapter) {

@@ -28,7 +28,11 @@ class Engine {
 
   // `receive`: fetch from the wire. `transmit`: the adapter was called since the last round and may
   // have something to send. True: another round finds more to do at once.
-  bool round(bool receive, bool transmit);
+  // `patient`: the caller will be back soon. Acknowledgements wait for requests to go with, until
+  // such a caller has found nothing new on the wire, or somebody else comes.
+  bool round(bool receive, bool transmit, bool patient);
+  bool holds_acks() const { return holds_acks_; }
+  bool has_more_to_send() const { return filled_full_; }
 
   // When a round is due though nothing arrives and nobody calls; kNever if not.
   std::uint64_t deadline_ns() const;
@@ -54,8 +58,8 @@ class Engine {
   };
 
   bool fetch(bool receive);
-  void run_adapter(std::uint64_t now_ns);
-  void fill(Adapter& adapter, std::uint64_t now_ns);
+  void run_adapter(std::uint64_t now_ns, bool patient);
+  void fill(Adapter& adapter, std::uint64_t now_ns, bool patient);
   void deliver(Adapter& adapter, Incoming& incoming, std::uint64_t now_ns);
   void drain_events(Adapter& adapter);
   void capture_incoming(const Incoming& incoming);
@@ -81,9 +85,11 @@ class Engine {
   std::vector<OutgoingPacket> filled_;  // This round's, for the capture.
   std::size_t filled_count_ = 0;
   std::unique_ptr<std::uint8_t[]> buffers_;
-  bool arrived_ = false;                   // From the wire.
-  bool more_locally_ = false;              // The adapter has packets for its own host.
-  bool told_lost_ = false;                 // The adapter knows that the wire is lost.
+  bool filled_full_ = false;   // The adapter may have more to send.
+  bool arrived_ = false;       // From the wire.
+  bool more_locally_ = false;  // The adapter has packets for its own host.
+  bool told_lost_ = false;     // The adapter knows that the wire is lost.
+  bool holds_acks_ = false;
   std::uint64_t adapter_deadline_ns_ = 0;  // 0: the first round asks.
   std::uint64_t links_due_ns_ = kNever;    // A link wants its turn then.
   std::uint64_t held_since_ns_ = kNever;   // A link holds datagrams back since then.

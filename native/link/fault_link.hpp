@@ -77,6 +77,7 @@ class FaultLink final : public Link {
 
   std::size_t send(std::span<const Datagram> datagrams) override;
   std::size_t receive(std::span<Datagram> datagrams) override;
+  int arrival_fd() const override { return inner_->arrival_fd(); }
   int ready_fd() const override { return inner_->ready_fd(); }
   bool blocked() const override { return !sending_.empty(); }
   bool holding() const override {

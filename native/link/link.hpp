@@ -41,15 +41,16 @@ class Link {
 
   // Takes datagrams from the front and returns how many. Taken is sent, or lost as any network may
   // lose it. Fewer than given only while blocked(); a blocked link goes on with the next send(),
-  // even of nothing.
+  // even of nothing. The bytes may change while it runs.
   virtual std::size_t send(std::span<const Datagram> datagrams) = 0;
 
   // Fills `datagrams` from the front and returns how many; never waits. Their bytes stay valid
   // until the next receive().
   virtual std::size_t receive(std::span<Datagram> datagrams) = 0;
 
-  // Readable when receive() has something or a blocked send() may go on; -1 if the link has no such
-  // descriptor.
+  // Either is readable when receive() has something or a blocked send() may go on; -1 if the link
+  // has no such descriptor. What arrives most shows at the first, so that it passes no epoll set.
+  virtual int arrival_fd() const { return -1; }
   virtual int ready_fd() const { return -1; }
 
   // The last send() could not hand everything on.

@@ -74,7 +74,7 @@ LinkError UdpLink::bind_address(const UdpOptions& options, std::uint64_t seed) {
       if (error.error != EADDRINUSE) break;
     }
   }
-  return error.ok() ? watch(receive_socket_.get(), EPOLLIN) : error;
+  return error;
 }
 
 LinkError UdpLink::open_send_sockets(const UdpOptions& options, std::uint64_t seed) {
@@ -211,6 +211,11 @@ std::size_t UdpLink::prepare_run(int fd, std::span<const Datagram> run, bool in_
   return messages;
 }
 
+int UdpLink::hand_over(int fd, mmsghdr* messages, std::size_t count) {
+  if (count > 1) return sendmmsg(fd, messages, static_cast<unsigned>(count), MSG_DONTWAIT);
+  return sendmsg(fd, &messages->msg_hdr, MSG_DONTWAIT) < 0 ? -1 : 1;
+}
+
 // Stops short only if the socket's buffer is full.
 std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
   bool in_trains = trains_refused_ < kRefusalsToStop;
@@ -218,12 +223,12 @@ std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
   std::size_t sent = 0;
   std::size_t messages = prepare_run(fd, run, in_trains);
   const auto prepare_rest = [&] {
+    send_batch_->restore();
     messages = prepare_run(fd, run.subspan(taken), in_trains);
     sent = 0;
   };
   while (sent < messages) {
-    const int accepted = sendmmsg(fd, send_batch_->message(sent),
-                                  static_cast<unsigned>(messages - sent), MSG_DONTWAIT);
+    const int accepted = hand_over(fd, send_batch_->message(sent), messages - sent);
     for (int i = 0; i < accepted; ++i) {
       const std::size_t count = send_batch_->count(sent++);
       counters_.sent += count;
@@ -252,14 +257,18 @@ std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
     taken += count;
     ++sent;
   }
+  send_batch_->restore();
   return taken;
 }
 
 std::size_t UdpLink::receive(std::span<Datagram> datagrams) {
   if (failure_ != 0) return 0;
   if (receive_batch_->empty()) {
-    std::size_t slots = receive_from(receive_socket_.get(), 0);
-    for (const Group& group : groups_) slots += receive_from(group.socket.get(), slots);
+    std::size_t slots = receive_from(receive_socket_.get(), 0, expected_messages_);
+    expect_like(slots);
+    for (const Group& group : groups_) {
+      slots += receive_from(group.socket.get(), slots, kLinkBatch - slots);
+    }
     receive_batch_->filled(slots, local_.gid);
   }
   const std::size_t count = receive_batch_->take(datagrams);
@@ -267,15 +276,33 @@ std::size_t UdpLink::receive(std::span<Datagram> datagrams) {
   return count;
 }
 
-// Fills slots from `first_slot`; returns how many.
-std::size_t UdpLink::receive_from(int fd, std::size_t first_slot) {
-  const std::size_t room = kLinkBatch - first_slot;
-  if (room == 0) return 0;
-  receive_batch_->prepare(first_slot, room);
-  int arrived = 0;
+// As many as came may come again, and more where twice in a row there may have been more.
+void UdpLink::expect_like(std::size_t arrived) {
+  const bool full = arrived == expected_messages_;
+  if (full && was_full_) {
+    expected_messages_ = std::min(2 * expected_messages_, kLinkBatch);
+  } else if (!full) {
+    expected_messages_ = std::max<std::size_t>(arrived, 1);
+  }
+  was_full_ = full;
+}
+
+// Fills up to `most` slots from `first_slot`; returns how many. Looking for one more than there
+// are costs as much as fetching half a message.
+std::size_t UdpLink::receive_from(int fd, std::size_t first_slot, std::size_t most) {
+  if (most == 0) return 0;
+  receive_batch_->prepare(first_slot, most);
+  mmsghdr* const first = receive_batch_->message(first_slot);
+  long arrived = 0;
   do {
-    arrived = recvmmsg(fd, receive_batch_->message(first_slot), static_cast<unsigned>(room),
-                       MSG_DONTWAIT, nullptr);
+    if (most > 1) {
+      arrived = recvmmsg(fd, first, static_cast<unsigned>(most), MSG_DONTWAIT, nullptr);
+    } else if (const ssize_t bytes = recvmsg(fd, &first->msg_hdr, MSG_DONTWAIT); bytes >= 0) {
+      first->msg_len = static_cast<unsigned>(bytes);
+      arrived = 1;
+    } else {
+      arrived = -1;
+    }
   } while (arrived < 0 && errno == EINTR);
   if (arrived < 0 && is_fatal(errno)) return 0;
   // Any other error tells of an earlier datagram's fate, which the transport finds out by itself.

@@ -2,6 +2,8 @@
 // one address.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <array>
 #include <cstdint>
 #include <list>
@@ -51,6 +53,7 @@ class UdpLink final : public Link {
   // A route with another source address, or another family than this link's, is counted as refused.
   std::size_t send(std::span<const Datagram> datagrams) override;
   std::size_t receive(std::span<Datagram> datagrams) override;
+  int arrival_fd() const override { return receive_socket_.get(); }
   int ready_fd() const override { return readiness_.get(); }
   bool blocked() const override { return blocked_socket_ >= 0; }
   int failure() const override { return failure_; }
@@ -74,19 +77,24 @@ class UdpLink final : public Link {
   LinkError watch(int fd, std::uint32_t events);
   void block_on(int fd);
   bool sendable(const Route& route) const;
-  std::size_t receive_from(int fd, std::size_t first_slot);
+  void expect_like(std::size_t arrived);
+  std::size_t receive_from(int fd, std::size_t first_slot, std::size_t most);
   bool is_fatal(int error);
+  static int hand_over(int fd, mmsghdr* messages, std::size_t count);
   std::size_t send_run(int fd, std::span<const Datagram> run);
   std::size_t prepare_run(int fd, std::span<const Datagram> run, bool in_trains);
   int socket_of(std::uint16_t source_port) const;
 
   LocalAddress local_;
-  FileDescriptor readiness_;  // An epoll set of all sockets: one descriptor to wait for.
+  // An epoll set of all sockets but the next: each datagram would pass it, waited for or not.
+  FileDescriptor readiness_;
   FileDescriptor receive_socket_;
   std::list<Group> groups_;
   std::vector<std::uint16_t> source_ports_;
   std::vector<FileDescriptor> send_sockets_;  // Parallel to source_ports_.
   int blocked_socket_ = -1;                   // Sending socket whose buffer is full.
+  std::size_t expected_messages_ = 1;         // That the next receive() finds.
+  bool was_full_ = false;                     // The last one found as many.
   int failure_ = 0;
   bool flow_labels_ = true;  // The kernel lets us choose flow labels.
   int trains_refused_ = 0;   // Times that the kernel sent the packets of a train only one by one.

@@ -147,7 +147,22 @@ void SendMessages::prepare(std::size_t index, std::span<const Datagram> train, u
   append_train(header, train);
 }
 
+void SendMessages::restore() {
+  for (const Changed& changed : std::span(changed_).first(changed_count_)) {
+    store_be32(changed.icrc, load_be32(changed.icrc) ^ changed.by);
+  }
+  changed_count_ = 0;
+}
+
+// Datagrams that lie one behind the other are handed over as one run of bytes.
 void SendMessages::append(msghdr& header, const std::uint8_t* bytes, std::size_t count) {
+  if (header.msg_iovlen > 0) {
+    iovec& last = vectors_[vectors_used_ - 1];
+    if (static_cast<std::uint8_t*>(last.iov_base) + last.iov_len == bytes) {
+      last.iov_len += count;
+      return;
+    }
+  }
   vectors_[vectors_used_++] = {const_cast<std::uint8_t*>(bytes), count};
   ++header.msg_iovlen;
 }
@@ -166,18 +181,39 @@ void SendMessages::append_train(msghdr& header, std::span<const Datagram> train)
   }
 }
 
-// The kernel gives the packets of a train identifications from 0, and their ICRCs cover them.
+// As an ICRC has it on the wire.
+std::uint32_t SendMessages::change(std::size_t datagram_bytes, std::size_t place) {
+  Changes& known = changes_[datagram_bytes / 4 % changes_.size()];
+  if (known.datagram_bytes != datagram_bytes) {
+    known.datagram_bytes = datagram_bytes;
+    const IdentificationChange identification(datagram_bytes);
+    // The change of a sum is the sum of the changes.
+    for (std::size_t bit = 1; bit < known.by_place.size(); bit *= 2) {
+      const auto by = __builtin_bswap32(identification(static_cast<std::uint16_t>(bit)));
+      for (std::size_t i = 0; i < bit; ++i) known.by_place[bit + i] = known.by_place[i] ^ by;
+    }
+  }
+  return known.by_place[place];
+}
+
+// The kernel gives the packets of a train identifications from 0, and their ICRCs cover them. A
+// datagram that lies right behind the one before it is nobody else's at the same time, and is
+// changed where it is.
 void SendMessages::append_renumbered(msghdr& header, std::span<const Datagram> train) {
-  const IdentificationChange change(train.front().bytes.size());
   for (std::size_t i = 1; i < train.size(); ++i) {
     const ByteView bytes = train[i].bytes;
     const std::size_t covered = bytes.size() - kIcrcBytes;
-    const auto place = static_cast<std::uint16_t>(i);
-    const std::uint32_t difference = bytes.size() == train.front().bytes.size()
-                                         ? change(place)
-                                         : IdentificationChange(bytes.size())(place);
+    const std::uint32_t by = change(bytes.size(), i);
+    const ByteView before = train[i - 1].bytes;
+    if (before.data() + before.size() == bytes.data()) {
+      auto* const icrc = const_cast<std::uint8_t*>(bytes.data() + covered);
+      store_be32(icrc, load_be32(icrc) ^ by);
+      changed_[changed_count_++] = {icrc, by};
+      append(header, bytes.data(), bytes.size());
+      continue;
+    }
     Icrc& icrc = icrcs_[icrcs_used_++];
-    store_be32(icrc.data(), load_be32(bytes.data() + covered) ^ __builtin_bswap32(difference));
+    store_be32(icrc.data(), load_be32(bytes.data() + covered) ^ by);
     append(header, bytes.data(), covered);
     append(header, icrc.data(), icrc.size());
   }

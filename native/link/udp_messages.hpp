@@ -18,12 +18,14 @@ class SendMessages {
   SendMessages();
 
   // Describes messages anew, from index 0.
-  void begin() { vectors_used_ = icrcs_used_ = 0; }
+  void begin() { vectors_used_ = icrcs_used_ = changed_count_ = 0; }
   // Describes `train` as the message `index`: one datagram, or several that train_length() counted.
-  // Their bytes must stay until they are sent. Ancillary fields are attached only where the route
-  // differs from the socket's defaults.
+  // Their bytes must stay until they are sent, and may have other ICRCs until restore(). Ancillary
+  // fields are attached only where the route differs from the socket's defaults.
   void prepare(std::size_t index, std::span<const Datagram> train, unsigned scope, bool flow_label);
   mmsghdr* message(std::size_t index) { return &messages_[index]; }
+  // Gives the datagrams their own ICRCs again. Once, after the messages were sent or refused.
+  void restore();
   // Datagrams of a message.
   std::size_t count(std::size_t index) const { return counts_[index]; }
 
@@ -33,6 +35,18 @@ class SendMessages {
   };
   using Icrc = std::array<std::uint8_t, 4>;
 
+  // By which the ICRCs of datagrams of a size differ in each place of a train.
+  struct Changes {
+    std::size_t datagram_bytes = 0;
+    std::array<std::uint32_t, kMaxTrainPackets> by_place{};
+  };
+  // Where an ICRC was changed, and by what.
+  struct Changed {
+    std::uint8_t* icrc;
+    std::uint32_t by;
+  };
+
+  std::uint32_t change(std::size_t datagram_bytes, std::size_t place);
   void append(msghdr& header, const std::uint8_t* bytes, std::size_t count);
   void append_train(msghdr& header, std::span<const Datagram> train);
   void append_renumbered(msghdr& header, std::span<const Datagram> train);
@@ -43,6 +57,9 @@ class SendMessages {
   std::size_t vectors_used_ = 0;
   std::array<Icrc, kLinkBatch> icrcs_{};
   std::size_t icrcs_used_ = 0;
+  std::array<Changes, 8> changes_{};
+  std::array<Changed, kLinkBatch> changed_{};
+  std::size_t changed_count_ = 0;
   std::array<SocketAddress, kLinkBatch> names_{};
   std::array<Control, kLinkBatch> controls_{};
 };

@@ -75,11 +75,9 @@ LinkError set_receive_options(int fd, bool ipv4) {
   grow_receive_buffer(fd);
   bool failed = false;
   if (ipv4) {
-    failed |= set_option(fd, IPPROTO_IP, IP_PKTINFO, 1) != 0;
     failed |= set_option(fd, IPPROTO_IP, IP_RECVTOS, 1) != 0;
     failed |= set_option(fd, IPPROTO_IP, IP_RECVTTL, 1) != 0;
   } else {
-    failed |= set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1) != 0;
     failed |= set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) != 0;
     failed |= set_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1) != 0;
     // Peers may leave the UDP checksum 0: the ICRC covers the packet (Annex A17.4.5.2).
@@ -90,6 +88,13 @@ LinkError set_receive_options(int fd, bool ipv4) {
   // Trains arrive whole; a kernel that cannot do that takes them apart.
   set_option(fd, IPPROTO_UDP, kUdpGro, 1);
   return failed ? system_error("cannot ask for a datagram's address fields") : LinkError{};
+}
+
+// Which group a datagram was sent to. Of others the destination is the address of their socket.
+LinkError ask_for_destination(int fd, bool ipv4) {
+  const int done = ipv4 ? set_option(fd, IPPROTO_IP, IP_PKTINFO, 1)
+                        : set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+  return done != 0 ? system_error("cannot ask for a datagram's destination") : LinkError{};
 }
 
 LinkError join(int fd, const LocalAddress& local, const Gid& group) {
@@ -157,6 +162,7 @@ LinkError open_group_socket(const LocalAddress& local, const Gid& group, FileDes
   LinkError error = make_socket(group, socket);
   if (!error.ok()) return error;
   error = set_receive_options(socket.get(), group.is_ipv4());
+  if (error.ok()) error = ask_for_destination(socket.get(), group.is_ipv4());
   if (!error.ok()) return error;
   if (set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1) != 0) {
     return system_error("cannot share a multicast group's port");

@@ -75,7 +75,7 @@ void exchange(UdpLink& from, UdpLink& to, const std::vector<std::size_t>& length
   while (arrived < lengths.size()) {
     std::size_t count = to.receive(few);
     if (count == 0) {
-      pollfd waited{to.ready_fd(), POLLIN, 0};
+      pollfd waited{to.arrival_fd(), POLLIN, 0};
       CHECK_EQ(poll(&waited, 1, 20'000), 1);
       continue;
     }

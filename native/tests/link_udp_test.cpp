@@ -45,8 +45,8 @@ Bytes datagram_on(const Route& route, std::uint32_t number, std::size_t payload_
 }
 
 bool wait_readable(const Link& link, int timeout_ms = 5000) {
-  pollfd waited{link.ready_fd(), POLLIN, 0};
-  return poll(&waited, 1, timeout_ms) == 1;
+  pollfd waited[] = {{link.ready_fd(), POLLIN, 0}, {link.arrival_fd(), POLLIN, 0}};
+  return poll(waited, 2, timeout_ms) > 0;
 }
 
 // Receives until `count` datagrams are there; calls `check` with each while its bytes are valid.

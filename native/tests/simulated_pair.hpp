@@ -27,12 +27,13 @@ struct Host {
   std::uint32_t pd = 0;
   std::uint32_t cq = 0;
 
-  explicit Host(std::uint8_t last_octet, std::uint64_t seed) {
+  explicit Host(std::uint8_t last_octet, std::uint64_t seed, bool lazy_acks = false) {
     AdapterConfig config;
     const std::uint8_t address[4] = {10, 0, 0, last_octet};
     config.gids = {Gid::from_ipv4(address)};
     config.seed = seed;
     config.icrc_level = IcrcLevel::STRICT;
+    config.lazy_acks = lazy_acks;
     adapter = std::make_unique<Adapter>(config);
     pd = adapter->alloc_pd().value;
     cq = adapter->create_cq(4096).value;
@@ -70,7 +71,8 @@ struct Pair {
   std::function<bool(bool from_a, const Packet&)> filter;
   std::uint64_t packets = 0;
 
-  explicit Pair(std::uint64_t seed) : a(1, seed), b(2, seed + 1), random(seed + 2) {}
+  explicit Pair(std::uint64_t seed, bool lazy_acks = false)
+      : a(1, seed, lazy_acks), b(2, seed + 1, lazy_acks), random(seed + 2) {}
 
   Host& host(bool is_a) { return is_a ? a : b; }
 

@@ -15,6 +15,9 @@ struct Outlet {
   ByteSpan buffer;  // Room for a whole datagram, or for the payload of one packet.
   OutgoingPacket* wire = nullptr;
   LocalPacket* local = nullptr;  // One of the two.
+  // An acknowledgement alone may wait for a request to go with; `held_back` says that one does.
+  bool patient = false;
+  bool held_back = false;
 
   // Packets of a message that may leave as one.
   std::uint32_t most_packets(std::uint32_t mtu) const {

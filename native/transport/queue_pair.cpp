@@ -1,6 +1,7 @@
 #include "transport/queue_pair.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "wire/icrc.hpp"
 
@@ -127,6 +128,9 @@ bool QueuePair::next_packet(Outlet& out) {
 // Replies go first, but take turns with requests: a peer that reads without end would keep them
 // back until their retries are used up.
 bool QueuePair::next_uncontrolled(Outlet& out) {
+  if (out.patient && responder.may_be_held_back()) {
+    return next_patiently(out);
+  }
   const bool request_is_due = replied_last_;
   replied_last_ = false;
   if (request_is_due && requester.next_packet(out)) {
@@ -139,10 +143,25 @@ bool QueuePair::next_uncontrolled(Outlet& out) {
   return !request_is_due && requester.next_packet(out);
 }
 
+// An acknowledgement follows the requests that are due, the last of whose train it can be; without
+// any, it waits until there are some, or somebody is no longer patient.
+bool QueuePair::next_patiently(Outlet& out) {
+  if (requester.next_packet(out)) {
+    led_ = true;
+    return true;
+  }
+  if (std::exchange(led_, false)) {
+    return responder.next_packet(out);
+  }
+  out.held_back = true;
+  return false;
+}
+
 void QueuePair::advance() {
   if (congestion != nullptr && congestion->due(services.now_ns)) {
     services.schedule(*this);
   }
+  responder.advance();
   requester.advance();
 }
 
@@ -275,6 +294,10 @@ void QueuePair::complete_send(WcStatus status, const AccessFault& fault, bool by
   const bool failed = status != WcStatus::SUCCESS;
   // Errors are reported for unsignaled work requests too (IBTA Vol 1, 10.7.3.1).
   const bool reported = failed || init.sq_sig_all || wqe.signaled();
+  if (!reported) {
+    sq.complete_oldest(false);
+    return;
+  }
   Completion completion;
   completion.wr_id = wqe.wr_id;
   completion.cqe = wqe.cqe;
@@ -291,14 +314,12 @@ void QueuePair::complete_send(WcStatus status, const AccessFault& fault, bool by
   completion.address = fault.address;
   completion.length = fault.length;
   // The slot is free before the completion can be seen: who polls it may post at once.
-  sq.complete_oldest(reported);
+  sq.complete_oldest(true);
   if (failed) {
     count(status == WcStatus::WR_FLUSH_ERR ? &Counters::req_cqe_flush_error
                                            : &Counters::req_cqe_error);
   }
-  if (reported) {
-    services.complete(*queues.send_cq, completion);
-  }
+  services.complete(*queues.send_cq, completion);
 }
 
 void QueuePair::set_state(QpState to) {

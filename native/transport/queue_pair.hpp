@@ -56,7 +56,7 @@ class QueuePair {
   // Whether it is worth asking: false only where there is none.
   bool may_have_packets() const { return responder.has_output() || requester.may_have_packets(); }
   std::uint64_t deadline_ns() const {
-    const std::uint64_t next_ns = requester.deadline_ns();
+    const std::uint64_t next_ns = std::min(requester.deadline_ns(), responder.deadline_ns());
     return congestion == nullptr ? next_ns : std::min(next_ns, congestion->deadline_ns());
   }
   void advance();
@@ -116,16 +116,19 @@ class QueuePair {
   // means nothing: its path has changed since.
   enum class Listed : std::uint8_t { NOWHERE, FOR_WIRE, FOR_PATH };
   Listed listed = Listed::NOWHERE;
+  bool held_back = false;  // In the list of those whose acknowledgement waits for company.
   std::uint64_t timer_at_ns = kNever;  // Earliest entry of this queue pair in the adapter's timers.
   std::uint32_t multicast_groups = 0;
 
  private:
   bool next_uncontrolled(Outlet& out);
+  bool next_patiently(Outlet& out);
   bool next_controlled(Outlet& out);
   void send_notification(Outlet& out);
   void note_mark(const Packet& packet);
 
   bool replied_last_ = false;  // The last packet was the responder's.
+  bool led_ = false;           // It was a request that an acknowledgement is to follow.
 
   void tell_state(QpState from) const;
   void to_reset();

@@ -51,16 +51,15 @@ Requester::Plan Requester::plan(const SendWqe& wqe, std::uint32_t packet_number,
 // `most` packets at most, which leave as one.
 Requester::Plan Requester::plan_message(const SendWqe& wqe, std::uint32_t packet_number,
                                         std::uint32_t most) const {
-  Plan plan;
-  plan.psns = std::min(most, wqe.psn_count - packet_number);
+  const std::uint32_t psns = std::min(most, wqe.psn_count - packet_number);
   const bool first = packet_number == 0;
-  const bool last = packet_number + plan.psns == wqe.psn_count;
+  const bool last = packet_number + psns == wqe.psn_count;
+  const Operation operation = wqe.is_write() ? write_operation(wqe.opcode, first, last)
+                                             : send_operation(wqe.opcode, first, last);
+  Plan plan{.packet = qp_.header(operation, psn_add(wqe.first_psn, packet_number)), .psns = psns};
   plan.offset = std::uint64_t{packet_number} * qp_.mtu();
   plan.payload_bytes = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(std::uint64_t{plan.psns} * qp_.mtu(), wqe.length - plan.offset));
-  const Operation operation = wqe.is_write() ? write_operation(wqe.opcode, first, last)
-                                             : send_operation(wqe.opcode, first, last);
-  plan.packet = qp_.header(operation, psn_add(wqe.first_psn, packet_number));
   plan.packet.bth.solicited = last && wqe.solicited() && wqe.opcode != WrOpcode::RDMA_WRITE;
   plan.packet.reth = {wqe.remote_address, wqe.rkey, static_cast<std::uint32_t>(wqe.length)};
   plan.packet.immediate = wqe.immediate;
@@ -118,7 +117,7 @@ Requester::Plan Requester::plan_confirmed(const SendWqe& wqe) const {
 
 // Encodes the packet and fetches its payload. False: the work request failed.
 bool Requester::fill_wire(std::uint64_t index, Plan& plan, bool again, Outlet& out) {
-  plan.packet.bth.ack_request = wants_ack(plan, again);
+  plan.packet.bth.ack_request = wants_ack(qp_.sq.at(index), plan, again);
   plan.packet.bth.pad_count = static_cast<std::uint8_t>(-plan.payload_bytes & 3);
   const std::size_t header_bytes = encode_headers(plan.packet, out.buffer);
   const ByteSpan payload = out.buffer.subspan(header_bytes, plan.payload_bytes);
@@ -168,7 +167,7 @@ bool Requester::fill_local(std::uint64_t index, Plan& planned, std::uint32_t pac
       planned = plan(wqe, packet_number, 1);
     }
   }
-  planned.packet.bth.ack_request = wants_ack(planned, false);
+  planned.packet.bth.ack_request = wants_ack(wqe, planned, false);
   ByteView payload;
   if (local.pieces.empty()) {
     const ByteSpan room = out.buffer.first(planned.payload_bytes);
@@ -182,13 +181,22 @@ bool Requester::fill_local(std::uint64_t index, Plan& planned, std::uint32_t pac
   return true;
 }
 
-bool Requester::wants_ack(const Plan& plan, bool again) {
+// An acknowledgement makes a completion, or nobody can tell whether it is late.
+bool Requester::is_waited_for(const SendWqe& wqe) const {
+  return wqe.signaled() || qp_.init.sq_sig_all || wqe.is_answered() || !qp_.services.lazy_acks ||
+         (qp_.local == nullptr && !timer_.will_probe());
+}
+
+bool Requester::wants_ack(const SendWqe& wqe, const Plan& plan, bool again) {
   if (!qp_.is_reliable()) {
     return false;
   }
-  const bool ends_message = !plan.packet.info->has(kFirst | kMiddle);
+  const bool ends_message = !plan.packet.info->has(kFirst | kMiddle) &&
+                            (is_waited_for(wqe) || since_ack_request_ + 1 >= kAckRequestEvery);
   if (qp_.local != nullptr) {
-    return ends_message || plan.psns > 1 || ++since_ack_request_ % kAckRequestEvery == 0;
+    const bool asks = ends_message || plan.psns > 1 || since_ack_request_ + 1 >= kAckRequestEvery;
+    since_ack_request_ = asks ? 0 : since_ack_request_ + 1;
+    return asks;
   }
   ++since_ack_request_;
   // A repeated packet that opens the window asks at once: its answer is what ends the retry.
@@ -200,7 +208,7 @@ bool Requester::wants_ack(const Plan& plan, bool again) {
   }
   // A window about to close must hear of its packets, or it would stay closed.
   const std::int32_t under_way = psn_distance(unacked_psn_, plan.packet.bth.psn);
-  if (under_way + 1 >= static_cast<std::int32_t>(window_.packets()) ||
+  if (under_way + 1 >= static_cast<std::int32_t>(window()) ||
       (window_.packets() < 2 * kAckRequestEvery && since_ack_request_ >= window_.packets() / 2)) {
     since_ack_request_ = 0;
     return true;

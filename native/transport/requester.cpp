@@ -14,6 +14,9 @@ constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 31;
 // A READ is asked for in pieces of this size, so that its responses never exceed what the window
 // would allow a WRITE.
 constexpr std::uint32_t kReadChunkPackets = 32;
+// Of small messages more fit into a socket's buffer, and it takes more to keep both sides busy.
+constexpr std::uint64_t kSmallBytes = 256;
+constexpr std::uint32_t kSmallForOne = 2;
 // Nothing is lost on the way to an adapter of this host: only the locked time is bounded.
 constexpr std::uint32_t kLocalReadChunkBytes = 1u << 20;
 constexpr std::uint32_t kLocalWindowBytes = 4u << 20;
@@ -148,7 +151,11 @@ bool Requester::may_send_next() {
 }
 
 std::uint32_t Requester::window() const {
-  return qp_.local == nullptr ? window_.packets() : kLocalWindowBytes / qp_.mtu();
+  if (qp_.local != nullptr) {
+    return kLocalWindowBytes / qp_.mtu();
+  }
+  const bool is_small = current_ != qp_.sq.tail() && qp_.sq.at(current_).length <= kSmallBytes;
+  return is_small ? window_.packets() * kSmallForOne : window_.packets();
 }
 
 // Checks what is checked when a work request starts, and gives it its PSNs. False: it failed.

@@ -93,7 +93,8 @@ class Requester {
   bool fill_wire(std::uint64_t index, Plan& plan, bool again, Outlet& out);
   bool fill_local(std::uint64_t index, Plan& planned, std::uint32_t packet_number, Outlet& out);
   bool fetch_payload(std::uint64_t index, const Plan& plan, ByteSpan to);
-  bool wants_ack(const Plan& plan, bool again);
+  bool wants_ack(const SendWqe& wqe, const Plan& plan, bool again);
+  bool is_waited_for(const SendWqe& wqe) const;
 
   // Failing (requester.cpp).
   void fail(std::uint64_t index, WcStatus status, const AccessFault& fault, bool by_peer);

@@ -10,9 +10,10 @@
 namespace softhca {
 
 void Responder::reset() {
-  expected_psn_ = msn_ = 0;
+  expected_psn_ = acknowledged_psn_ = msn_ = 0;
   nak_outstanding_ = peer_seen_ = false;
   in_progress_ = InProgress::NOTHING;
+  acknowledge_at_ns_ = kNever;
   write_left_ = 0;
   message_bytes_ = 0;
   has_receive_ = false;
@@ -23,6 +24,7 @@ void Responder::reset() {
 
 void Responder::start() {
   expected_psn_ = qp_.attr.rq_psn;
+  acknowledged_psn_ = psn_add(expected_psn_, kPsnMask);
   msn_ = 0;
   resources_.assign(qp_.attr.max_dest_rd_atomic, Resource());
   next_resource_ = 0;
@@ -255,6 +257,15 @@ void Responder::finish_packet(const Packet& packet) {
     qp_.services.schedule(qp_);
   } else if (packet.bth.ack_request && qp_.is_reliable()) {
     push_acknowledge(psn_add(packet.bth.psn, psns - 1));
+  } else if (qp_.services.lazy_acks && qp_.is_reliable() && in_progress_ == InProgress::NOTHING &&
+             acknowledge_at_ns_ == kNever) {
+    acknowledge_at_ns_ = qp_.services.now_ns + kLazyAckNs;
+  }
+}
+
+void Responder::advance() {
+  if (acknowledge_at_ns_ <= qp_.services.now_ns) {
+    push_acknowledge(psn_add(expected_psn_, kPsnMask));
   }
 }
 
@@ -403,6 +414,7 @@ bool Responder::current_receive(std::uint64_t& wr_id) const {
 }
 
 void Responder::flush() {
+  acknowledge_at_ns_ = kNever;
   in_progress_ = InProgress::NOTHING;
   const AccessFault flushed{Reason::FLUSHED, 0, 0, 0};
   if (has_receive_) {

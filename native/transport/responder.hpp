@@ -35,14 +35,23 @@ class Responder {
   void on_datagram(const Packet& packet, const Route& route, std::size_t datagram_bytes);
 
   bool next_packet(Outlet& out);
+  // When messages that asked for no acknowledgement get one.
+  std::uint64_t deadline_ns() const { return acknowledge_at_ns_; }
+  void advance();
   bool has_output() const { return !replies_.empty(); }
   bool acknowledges_next() const {
     return !replies_.empty() && replies_.front().kind == ReplyKind::ACKNOWLEDGE;
   }
+  // Nothing is to be sent but one acknowledgement, of so little that the peer can do without it
+  // for a while.
+  bool may_be_held_back() const;
   // What the READ response with this PSN was to bring is gone.
   void on_unreadable(std::uint32_t psn);
   // Forgets the replies that wait.
-  void silence() { replies_.clear(); }
+  void silence() {
+    replies_.clear();
+    acknowledge_at_ns_ = kNever;
+  }
 
   // Completes the receive that a message was filling, then all that are posted, as flushed.
   void flush();
@@ -60,6 +69,10 @@ class Responder {
 
  private:
   static constexpr std::uint32_t kMaxMessageBytes = 1u << 31;  // IBTA Vol 1, 9.4.1.
+  // A peer's window holds several times as many packets.
+  static constexpr std::int32_t kMostHeldBack = 16;
+  // Long before a peer probes.
+  static constexpr std::uint64_t kLazyAckNs = 200'000;
 
   enum class Step : std::uint8_t { CONTINUE, STOP };
   enum class InProgress : std::uint8_t { NOTHING, SEND, WRITE };
@@ -157,6 +170,8 @@ class Responder {
   QueuePair& qp_;
   std::uint32_t expected_psn_ = 0;
   std::uint32_t msn_ = 0;
+  std::uint32_t acknowledged_psn_ = 0;  // Of the acknowledgement that left last.
+  std::uint64_t acknowledge_at_ns_ = kNever;
   bool nak_outstanding_ = false;
   bool peer_seen_ = false;
 

@@ -168,6 +168,8 @@ void Responder::push_syndrome(std::uint32_t psn, std::uint8_t syndrome) {
   reply.psn = psn;
   reply.msn = msn_;
   replies_.push_back(reply);
+  // It is about all that came, whether it says so itself or makes the peer ask.
+  acknowledge_at_ns_ = kNever;
   qp_.services.schedule(qp_);
 }
 
@@ -191,6 +193,11 @@ bool Responder::next_packet(Outlet& out) {
   return false;
 }
 
+bool Responder::may_be_held_back() const {
+  return replies_.size() == 1 && acknowledges_next() && replies_.front().syndrome == kSyndromeAck &&
+         psn_distance(acknowledged_psn_, replies_.front().psn) < kMostHeldBack;
+}
+
 void Responder::send_bare(Packet& packet, Outlet& out) {
   if (out.local != nullptr) {
     out.local->pieces.clear();
@@ -203,6 +210,7 @@ void Responder::send_bare(Packet& packet, Outlet& out) {
 bool Responder::send_acknowledge(Outlet& out) {
   const Reply reply = replies_.front();
   replies_.pop_front();
+  acknowledged_psn_ = reply.psn;
   Packet packet = qp_.header(Operation::ACKNOWLEDGE, reply.psn);
   packet.aeth = {reply.syndrome, reply.msn};
   send_bare(packet, out);

@@ -55,6 +55,9 @@ class RetryTimer {
     set_probe(now_ns);
   }
 
+  // Should an acknowledgement fail to come, a probe asks for it.
+  bool will_probe() const { return probes_ && round_trip_ns_ != 0; }
+
   // The peer lives. Until a round trip has been measured without a loss in it, one is assumed.
   void answered() {
     if (round_trip_ns_ == 0) {

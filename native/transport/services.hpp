@@ -24,6 +24,7 @@ class Services {
   Counters counters;         // Of the whole adapter.
   std::uint64_t now_ns = 0;  // Time of the call that is being served.
   const bool retry_early;
+  bool lazy_acks = false;  // See AdapterConfig.
   CongestionSettings congestion;
   const std::uint8_t active_mtu;  // Mtu code of the port.
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "wire/crc32.hpp"
 #include "wire/crc32_polynomial.hpp"
@@ -14,6 +15,8 @@ namespace {
 constexpr std::size_t kIpv4Bytes = 20;
 constexpr std::size_t kIpv6Bytes = 40;
 constexpr std::size_t kUdpBytes = 8;
+constexpr std::uint8_t kUdpProtocol = 17;
+constexpr std::uint16_t kDontFragment = 0x4000;
 constexpr std::size_t kMaxUdpPayloadBytes = 65535 - kIpv4Bytes - kUdpBytes;
 
 // Eight bytes of ones stand for the local route header that RoCE does not have (Annex A17.3.3).
@@ -30,16 +33,27 @@ constexpr std::uint32_t kSeed = crc_of_absent_lrh();
 // Writes the headers as the ICRC sees them: what switches and routers may change counts as ones.
 std::size_t encode_masked_ip_udp(const Route& route, std::size_t datagram_bytes,
                                  std::uint8_t* out) {
-  const std::size_t bytes = encode_ip_udp(route, datagram_bytes, {out, kIpv6Bytes + kUdpBytes});
   if (route.is_ipv4()) {
-    out[1] = 0xff;             // Type of service.
-    out[8] = 0xff;             // Time to live.
+    out[0] = 0x45;  // Version 4, five words: no options.
+    out[1] = 0xff;  // Type of service.
+    store_be16(out + 2, static_cast<std::uint16_t>(kIpv4Bytes + kUdpBytes + datagram_bytes));
+    store_be16(out + 4, route.identification);
+    store_be16(out + 6, kDontFragment);
+    out[8] = 0xff;  // Time to live.
+    out[9] = kUdpProtocol;
     out[10] = out[11] = 0xff;  // Header checksum.
-  } else {
-    out[0] |= 0x0f;  // Traffic class and flow label.
-    out[1] = out[2] = out[3] = 0xff;
-    out[7] = 0xff;  // Hop limit.
+    std::memcpy(out + 12, route.source.ipv4(), 4);
+    std::memcpy(out + 16, route.destination.ipv4(), 4);
+    store_be16(out + 20, route.udp_source_port);
+    store_be16(out + 22, route.udp_destination_port);
+    store_be16(out + 24, static_cast<std::uint16_t>(kUdpBytes + datagram_bytes));
+    out[26] = out[27] = 0xff;  // UDP checksum.
+    return kIpv4Bytes + kUdpBytes;
   }
+  const std::size_t bytes = encode_ip_udp(route, datagram_bytes, {out, kIpv6Bytes + kUdpBytes});
+  out[0] |= 0x0f;  // Traffic class and flow label.
+  out[1] = out[2] = out[3] = 0xff;
+  out[7] = 0xff;                           // Hop limit.
   out[bytes - 2] = out[bytes - 1] = 0xff;  // UDP checksum.
   return bytes;
 }
