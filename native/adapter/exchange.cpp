@@ -62,6 +62,64 @@ void Adapter::State::SelfPath::send(const LocalPacket& packet) {
   }
 }
 
+// A short message overtakes nobody: it leaves at once only where nothing else is to leave.
+bool Adapter::State::send_at_once(QueuePair& qp) {
+  if (qp.listed != QueuePair::Listed::NOWHERE || !ready_local.empty() || !stalled.empty() ||
+      !port_active || observer != nullptr || !qp.requester.may_send_short() ||
+      !qp.local->has_room() || !qp.requester.fill_short(leaving_at_once, leaving_bytes)) {
+    return false;
+  }
+  if (qp.local == &self) {
+    hand_over(qp);
+  } else {
+    qp.local->send(leaving_at_once);
+  }
+  timers.update(qp);
+  return true;
+}
+
+// The packet that is leaving at once, to a queue pair of this adapter.
+void Adapter::State::hand_over(QueuePair& qp) {
+  const Packet& packet = leaving_at_once.packet;
+  const Route& route = leaving_at_once.route;
+  QueuePair* const peer = qps.find(packet.bth.destination_qpn);
+  if (peer == nullptr) {
+    ++counters.rx_unknown_qp;
+    return;
+  }
+  const char* verdict = "";
+  const std::size_t bytes = wire_bytes(packet);
+  if (!peer->admit(packet, route, bytes, verdict)) return;
+  const Responder::Short taken = peer->init.type == QpType::RC
+                                     ? peer->responder.take_short(packet)
+                                     : Responder::Short::NOT_TAKEN;
+  if (taken == Responder::Short::NOT_TAKEN) {
+    static_cast<void>(peer->dispatch(packet, route, bytes, verdict));
+  } else if (taken == Responder::Short::OWES_ACKNOWLEDGE &&
+             !acknowledge_at_once(*peer, qp, packet.bth.psn)) {
+    peer->responder.push_acknowledge(packet.bth.psn);
+  }
+  timers.update(*peer);
+}
+
+// What an acknowledgement from `peer` to `qp` would do, without one. False: it would do something
+// else.
+bool Adapter::State::acknowledge_at_once(QueuePair& peer, QueuePair& qp, std::uint32_t psn) {
+  const bool would_arrive = peer.local == &self && peer.listed == QueuePair::Listed::NOWHERE &&
+                            peer.attr.dest_qp_num == qp.qpn && qp.state() == QpState::RTS &&
+                            qp.attr.path_mig_state == MigState::MIGRATED &&
+                            qp.route.destination == peer.route.source &&
+                            pkeys_match(peer.pkey, qp.pkey);
+  if (!would_arrive || !peer.responder.acknowledges_at_once(psn)) return false;
+  constexpr std::size_t kAcknowledgeBytes = kBthBytes + 4 + kIcrcBytes;
+  peer.count(&Counters::sent_pkts);
+  peer.count(&Counters::sent_bytes, kAcknowledgeBytes);
+  qp.count(&Counters::rcvd_pkts);
+  qp.count(&Counters::rcvd_bytes, kAcknowledgeBytes);
+  qp.requester.on_plain_acknowledge(psn);
+  return true;
+}
+
 // One packet of a queue pair. False: it has none.
 bool Adapter::State::send_locally(QueuePair& qp) {
   Outlet outlet{.buffer = leaving_bytes, .local = &leaving};

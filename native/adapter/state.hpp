@@ -47,6 +47,7 @@ struct Adapter::State final : Services {
   void complete(CompletionQueue& cq, const Completion& completion) override;
   void raise(EventType type, std::uint32_t object) override;
   void schedule(QueuePair& qp) override;
+  bool send_at_once(QueuePair& qp) override;
   SharedReceiveQueue* find_xrc_srq(std::uint32_t srqn, std::uint32_t xrcd) override;
   CompletionQueue* find_cq(std::uint32_t cq) override { return cqs.find(cq); }
 
@@ -63,6 +64,8 @@ struct Adapter::State final : Services {
   // Where connected queue pairs send on this route without a wire; null: they do not.
   LocalPath* path_of(const Route& route);
   bool send_locally(QueuePair& qp);
+  void hand_over(QueuePair& qp);
+  bool acknowledge_at_once(QueuePair& peer, QueuePair& qp, std::uint32_t psn);
   void leave_path(QueuePair& qp);
   // To the queue pair that a packet without a wire is for. False: its payload could not be read.
   bool deliver_locally(const Packet& packet, const Route& route);
@@ -111,6 +114,7 @@ struct Adapter::State final : Services {
   SelfPath self{*this};
   LocalPaths* paths = nullptr;
   LocalPacket leaving;  // Keeps its storage.
+  LocalPacket leaving_at_once;
   std::vector<std::uint8_t> leaving_bytes = std::vector<std::uint8_t>(kMaxDatagramBytes);
   EventList async_events;
   bool port_active;

@@ -44,9 +44,15 @@ constexpr std::uint64_t kLingerNs = 30'000;
 constexpr std::uint64_t kLingerForBorrowersNs = 500'000;
 // So many sleeps in a row that were shorter say that the next one will be.
 constexpr int kShortSleeps = 3;
-// Where this many looks at the network brought nothing, only one in so many polls looks there.
+// Where this many looks at the network brought nothing, only one in so many polls looks there, and
+// fewer the longer nothing comes: a look costs as much as a dozen polls.
 constexpr std::uint32_t kWireIsQuiet = 64;
 constexpr std::uint32_t kPollsPerWire = 32;
+constexpr std::uint32_t kMostPollsPerWire = 256;
+// So many looks more that brought nothing, and the next is as many polls away again.
+constexpr std::uint32_t kLooksPerStep = 8;
+constexpr std::uint32_t kMostQuiet =
+    kWireIsQuiet + kLooksPerStep * (kMostPollsPerWire / kPollsPerWire - 1);
 // Acknowledgements that waited for a caller who did not come back: the next ones do not wait.
 constexpr std::uint64_t kImpatientNs = 10'000'000;
 // A thread whose descriptors were closed under it cannot be woken any more.
@@ -227,7 +233,7 @@ Result<std::size_t> Driver::poll_cq(std::uint32_t cq, std::span<Completion> out)
   const Yield yielded = be_patient(looks);
   do {
     pump(kReceive);
-  } while (--looks > 0 && polls_since_wire_.load(std::memory_order_relaxed) != 0);
+  } while (--looks > 0 && looks_since_wire_.load(std::memory_order_relaxed) != 0);
   lock.lock();
   due = false;
   polled = poll_under_lock(cq, out, due);
@@ -315,9 +321,13 @@ bool Driver::fetch_under_lock() {
 }
 
 bool Driver::may_skip_wire() {
-  return neighbourhood_ && neighbourhood_->is_inhabited() &&
-         polls_since_wire_.load(std::memory_order_relaxed) >= kWireIsQuiet &&
-         skipped_polls_.fetch_add(1, std::memory_order_relaxed) % kPollsPerWire != 0;
+  if (!neighbourhood_ || !neighbourhood_->is_inhabited()) return false;
+  const std::uint32_t quiet = looks_since_wire_.load(std::memory_order_relaxed);
+  if (quiet < kWireIsQuiet) return false;
+  const std::uint32_t polls = skipped_polls_.load(std::memory_order_relaxed) + 1;
+  const bool skips = polls < kPollsPerWire * (1 + (quiet - kWireIsQuiet) / kLooksPerStep);
+  skipped_polls_.store(skips ? polls : 0, std::memory_order_relaxed);
+  return skips;
 }
 
 bool Driver::settle_locally(std::uint64_t now_ns) {
@@ -368,8 +378,8 @@ Driver::Outcome Driver::progress(unsigned work, int max_rounds, bool patient) {
     // A thread that is awake looks by itself.
     if (thread_state_.load() == ThreadState::ASLEEP) timer_.arm(deadline_ns, monotonic_ns());
     if (engine_->wire().failure() != 0) wire_lost_.store(true);
-    const std::uint32_t quiet = polls_since_wire_.load(std::memory_order_relaxed);
-    polls_since_wire_.store(engine_->take_arrivals() ? 0 : std::min(quiet + 1, kWireIsQuiet),
+    const std::uint32_t quiet = looks_since_wire_.load(std::memory_order_relaxed);
+    looks_since_wire_.store(engine_->take_arrivals() ? 0 : std::min(quiet + 1, kMostQuiet),
                             std::memory_order_relaxed);
     leave();
     if (more) return Outcome::MORE;
@@ -538,7 +548,7 @@ bool Driver::wire_was_busy() {
   lingers_ = false;
   if (short_sleeps_ < kShortSleeps || stopping_.load() || wire_lost_.load()) return false;
   const std::uint64_t now_ns = monotonic_ns();
-  if (polls_since_wire_.load(std::memory_order_relaxed) == 0) wire_news_ns_ = now_ns;
+  if (looks_since_wire_.load(std::memory_order_relaxed) == 0) wire_news_ns_ = now_ns;
   if (now_ns - wire_news_ns_ >= kLingerNs) {
     short_sleeps_ = 0;
     return false;

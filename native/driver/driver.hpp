@@ -196,7 +196,7 @@ class Driver {
   std::atomic<bool> wire_lost_{false};
   bool descriptors_lost_ = false;  // The thread's own as well. Its alone, until it has ended.
   std::unique_ptr<Neighbourhood> neighbourhood_;    // Null: everything takes the network.
-  std::atomic<std::uint32_t> polls_since_wire_{0};  // Since something came from the network.
+  std::atomic<std::uint32_t> looks_since_wire_{0};  // Since something came from the network.
   std::atomic<bool> local_news_{false};
   std::atomic<bool> neighbours_borrow_{false};  // Payloads that were left in place are under way.
   std::uint64_t local_news_ns_ = 0;             // The thread last heard of a neighbour then.

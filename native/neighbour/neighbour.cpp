@@ -49,6 +49,8 @@ Neighbour::Neighbour(Meeting meeting)
       own_memory_(process_space()),
       memory_(met_.pid),
       removals_seen_(shared_buffers().removals()) {
+  from_peer_.source = met_.peer;
+  from_peer_.destination = met_.own;
   reader_.shared().reader_fetches.store(met_.readable ? 1 : 0);
   reader_.shared().reader_orders.store(met_.is_ordered ? 1 : 0);
 }
@@ -95,8 +97,11 @@ void Neighbour::send(const LocalPacket& local) {
     if (rest_bytes != 0) std::memcpy(record.rest, packet.payload.data(), rest_bytes);
     writer_.publish(record);
   } else {
-    Lent lent{
-        .slot = record.slot, .ready = writer_.ready_word(), .qpn = local.qpn, .packet = packet};
+    Lent lent;
+    lent.slot = record.slot;
+    lent.ready = writer_.ready_word();
+    lent.qpn = local.qpn;
+    lent.packet = packet;
     lent.packet.pieces = {};
     lent.packet.pieces_bytes = 0;
     for (const MemoryPiece& piece : local.pieces) {
@@ -262,7 +267,7 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
   // Out of the shared memory first: the peer could change it after it was checked.
   std::uint8_t header[kMaxHeaderBytes + kIcrcBytes];
   std::memcpy(header, record.headers, record.header_bytes);
-  Packet packet;
+  Packet& packet = incoming_;
   if (decode_packet({header, record.header_bytes + kIcrcBytes}, packet) != DecodeStatus::OK ||
       packet.info->header_bytes != record.header_bytes ||
       opcode_transport(packet.bth.opcode) == OpcodeTransport::UD || packet.info->has(kCnp)) {
@@ -271,14 +276,13 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
   const bool may_refer = packet.info->has(kMayRefer) && !packet.info->has(kAtomicWrite);
   packet.psns = record.psns;
   packet.payload = {};
+  packet.pieces = {};
+  packet.pieces_bytes = 0;
   if ((record.psns > 1 || record.piece_count > 0) && !may_refer) return;
-  Route route;
-  route.source = met_.peer;
-  route.destination = met_.own;
   if (record.piece_count == 0) {
     if (record.rest_bytes() > 0 && !packet.info->has(kHasPayload)) return;
     packet.payload = {record.rest, record.rest_bytes()};
-    static_cast<void>(adapter.receive_local(route, packet, now_ns));
+    static_cast<void>(adapter.receive_local(from_peer_, packet, now_ns));
     return;
   }
   std::atomic<std::uint32_t>& word = record.slot->word;
@@ -290,7 +294,7 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
     packet.pieces = pieces_;
     for (const MemoryPiece& piece : pieces_) packet.pieces_bytes += piece.length;
     fetched_bytes_ += packet.pieces_bytes;
-    read = packet.pieces_bytes <= kLocalPacketBytes && adapter.receive_local(route, packet, now_ns);
+    read = packet.pieces_bytes <= kLocalPacketBytes && adapter.receive_local(from_peer_, packet, now_ns);
   }
   if (!read) word.store(lap | raw(RecordState::UNREADABLE));
 }

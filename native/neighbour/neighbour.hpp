@@ -106,7 +106,9 @@ class Neighbour final : public LocalPath {
   LentMemories memories_;
   std::deque<Lent> lent_;
   std::vector<Unreadable> unreadable_;
-  std::vector<MemoryPiece> pieces_;      // Of the packet that is being taken.
+  Route from_peer_;
+  Packet incoming_;                      // The packet that is being taken, and its pieces.
+  std::vector<MemoryPiece> pieces_;
   std::vector<SharedBuffer> announced_;  // What the peer may have mapped.
   std::vector<ForeignMemory> announced_memories_;
   std::uint64_t removals_seen_ = 0;

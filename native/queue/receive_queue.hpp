@@ -43,6 +43,16 @@ class ReceiveRing {
   void push(std::uint64_t wr_id, std::span<const Sge> sges, std::uint64_t cqe = 0);
   // Precondition: not empty. Reuses the storage of `taken`.
   void pop(TakenReceive& taken);
+  // The next one to be taken, and taking it without its list. Precondition: not empty.
+  std::span<const Sge> front_sges() const {
+    const std::size_t slot = slots_.of(head_);
+    return {sges_.data() + slot * max_sge_, entries_[slot].sge_count};
+  }
+  void pop_front(std::uint64_t& wr_id, std::uint64_t& cqe) {
+    const Entry& entry = entries_[slots_.of(head_++)];
+    wr_id = entry.wr_id;
+    cqe = entry.cqe;
+  }
 
  private:
   struct Entry {

@@ -131,7 +131,7 @@ Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok, std::
   }
   if (state() == QpState::ERR || state() == QpState::SQE) {
     requester.flush();
-  } else {
+  } else if (local == nullptr || !services.send_at_once(*this)) {
     services.schedule(*this);
   }
   return Status::success();

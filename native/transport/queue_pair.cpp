@@ -82,6 +82,12 @@ QueuePair::QueuePair(Services& adapter_services, std::uint32_t number, const QpI
 
 bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t datagram_bytes,
                         const char*& verdict) {
+  return admit(packet, from, datagram_bytes, verdict) &&
+         dispatch(packet, from, datagram_bytes, verdict);
+}
+
+bool QueuePair::admit(const Packet& packet, const Route& from, std::size_t datagram_bytes,
+                      const char*& verdict) {
   const auto drop = [&](std::uint64_t Counters::*counter, const char* why) {
     count(counter);
     verdict = why;
@@ -102,6 +108,11 @@ bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t dat
   if (!pkeys_match(packet.bth.pkey, pkey)) {
     return drop(&Counters::bad_pkey_cntr, "P_Key mismatch");
   }
+  return true;
+}
+
+bool QueuePair::dispatch(const Packet& packet, const Route& from, std::size_t datagram_bytes,
+                         const char*& verdict) {
   if (init.type == QpType::UD) {
     responder.on_datagram(packet, from, datagram_bytes);
     return true;
@@ -112,7 +123,9 @@ bool QueuePair::receive(const Packet& packet, const Route& from, std::size_t dat
   if (packet.info->has(kResponse)) {
     requester.on_response(packet);
   } else if (init.type == QpType::XRC_SEND) {
-    return drop(&Counters::rx_unknown_qp, "a request to an XRC initiator");
+    count(&Counters::rx_unknown_qp);
+    verdict = "a request to an XRC initiator";
+    return false;
   } else if (is_reliable()) {
     responder.on_reliable(packet);
   } else {

@@ -52,6 +52,11 @@ class QueuePair {
   // False when the packet was dropped; `verdict` then says why.
   bool receive(const Packet& packet, const Route& route, std::size_t datagram_bytes,
                const char*& verdict);
+  // The two steps of it: whether the packet is for this queue pair as it is, and what it brings.
+  bool admit(const Packet& packet, const Route& route, std::size_t datagram_bytes,
+             const char*& verdict);
+  bool dispatch(const Packet& packet, const Route& route, std::size_t datagram_bytes,
+                const char*& verdict);
   bool next_packet(Outlet& out);
   // Whether it is worth asking: false only where there is none.
   bool may_have_packets() const { return responder.has_output() || requester.may_have_packets(); }

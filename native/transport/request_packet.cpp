@@ -10,9 +10,6 @@
 namespace softhca {
 namespace {
 
-// A message that fills more than this many packets asks for an acknowledgement on the way.
-constexpr std::uint32_t kAckRequestEvery = 16;
-
 Operation send_operation(WrOpcode opcode, bool first, bool last) {
   if (!last) {
     return first ? Operation::SEND_FIRST : Operation::SEND_MIDDLE;

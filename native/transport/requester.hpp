@@ -37,6 +37,13 @@ class Requester {
   // An ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE or READ response (the completer; completer.cpp).
   void on_response(const Packet& packet);
 
+  // Short messages (short_message.cpp). Whether the request posted last is one that may leave at
+  // once; and its packet, with the payload in `room`. False: it cannot be made so.
+  bool may_send_short() const;
+  bool fill_short(LocalPacket& out, ByteSpan room);
+  // The peer has acknowledged everything up to `psn`, and says nothing else.
+  void on_plain_acknowledge(std::uint32_t psn);
+
   // Goes back to `psn`, if that is still under way.
   void repeat_from(std::uint32_t psn);
 
@@ -49,6 +56,9 @@ class Requester {
   std::uint32_t sq_psn() const { return highest_psn_; }
 
  private:
+  // A message that fills more than this many packets asks for an acknowledgement on the way.
+  static constexpr std::uint32_t kAckRequestEvery = 16;
+
   struct ReadInFlight {
     std::uint32_t first_psn;
     std::uint32_t end_psn;

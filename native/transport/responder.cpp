@@ -257,8 +257,13 @@ void Responder::finish_packet(const Packet& packet) {
     qp_.services.schedule(qp_);
   } else if (packet.bth.ack_request && qp_.is_reliable()) {
     push_acknowledge(psn_add(packet.bth.psn, psns - 1));
-  } else if (qp_.services.lazy_acks && qp_.is_reliable() && in_progress_ == InProgress::NOTHING &&
-             acknowledge_at_ns_ == kNever) {
+  } else if (qp_.is_reliable() && in_progress_ == InProgress::NOTHING) {
+    acknowledge_some_day();
+  }
+}
+
+void Responder::acknowledge_some_day() {
+  if (qp_.services.lazy_acks && acknowledge_at_ns_ == kNever) {
     acknowledge_at_ns_ = qp_.services.now_ns + kLazyAckNs;
   }
 }

@@ -34,6 +34,13 @@ class Responder {
   void on_unreliable(const Packet& packet);
   void on_datagram(const Packet& packet, const Route& route, std::size_t datagram_bytes);
 
+  // Short messages (short_message.cpp).
+  enum class Short : std::uint8_t { NOT_TAKEN, TAKEN, OWES_ACKNOWLEDGE };
+  Short take_short(const Packet& packet);
+  void push_acknowledge(std::uint32_t psn);
+  // An acknowledgement of `psn` leaves without being pushed. False: others are to leave before it.
+  bool acknowledges_at_once(std::uint32_t psn);
+
   bool next_packet(Outlet& out);
   // When messages that asked for no acknowledgement get one.
   std::uint64_t deadline_ns() const { return acknowledge_at_ns_; }
@@ -131,6 +138,9 @@ class Responder {
   void finish_packet(const Packet& packet);
   void finish_message(const Packet& packet);
   void complete_receive(const Packet& packet);
+  void acknowledge_some_day();
+  bool may_take_short(const Packet& packet) const;
+  bool place_short(const Packet& packet);
 
   // Refusals (responder.cpp): a NAK and the error state for reliable services, silence for the
   // others.
@@ -153,7 +163,6 @@ class Responder {
   bool owes_answer(std::uint32_t resource) const;
   bool atomics_wait() const;
   Resource* take_resource(std::uint32_t& index);
-  void push_acknowledge(std::uint32_t psn);
   void push_nak(std::uint32_t psn, std::uint8_t syndrome);
   void push_syndrome(std::uint32_t psn, std::uint8_t syndrome);
   bool send_acknowledge(Outlet& out);

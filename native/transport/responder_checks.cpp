@@ -25,6 +25,15 @@ std::uint32_t flush_access(const Packet& packet) {
 }  // namespace
 
 void Responder::on_reliable(const Packet& packet) {
+  switch (take_short(packet)) {
+    case Short::NOT_TAKEN:
+      break;
+    case Short::OWES_ACKNOWLEDGE:
+      push_acknowledge(packet.bth.psn);
+      return;
+    case Short::TAKEN:
+      return;
+  }
   if (qp_.state() == QpState::RTR && !peer_seen_) {
     peer_seen_ = true;
     qp_.services.raise(EventType::COMM_EST, qp_.qpn);
