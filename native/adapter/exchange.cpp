@@ -90,9 +90,8 @@ void Adapter::State::hand_over(QueuePair& qp) {
   const char* verdict = "";
   const std::size_t bytes = wire_bytes(packet);
   if (!peer->admit(packet, route, bytes, verdict)) return;
-  const Responder::Short taken = peer->init.type == QpType::RC
-                                     ? peer->responder.take_short(packet)
-                                     : Responder::Short::NOT_TAKEN;
+  const Responder::Short taken = peer->init.type == QpType::RC ? peer->responder.take_short(packet)
+                                                               : Responder::Short::NOT_TAKEN;
   if (taken == Responder::Short::NOT_TAKEN) {
     static_cast<void>(peer->dispatch(packet, route, bytes, verdict));
   } else if (taken == Responder::Short::OWES_ACKNOWLEDGE &&

@@ -185,7 +185,7 @@ void bind_opening(HcaClass& hca) {
                   nb::arg("shortcut") = true, nb::arg("fault_rules") = nb::none(),
                   nb::arg("congestion") = LimitsDict(),
                   "An adapter on the wire, with a driver of its own.")
-      .def("close", &Hca::close, nb::call_guard<GilReleased>());
+      .def("close", &Hca::close);
 }
 
 void bind_events(HcaClass& hca) {

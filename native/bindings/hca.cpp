@@ -9,10 +9,7 @@ Hca::Hca(AdapterConfig config)
 Hca::Hca(OpenedDevice device)
     : guarded_(std::move(device.adapter)), driver_(std::move(device.driver)) {}
 
-Hca::~Hca() {
-  const GilReleased released;
-  close();
-}
+Hca::~Hca() { close(); }
 
 Status Hca::usable() const {
   if (fork_generation_ != softhca::fork_generation()) {
@@ -26,6 +23,7 @@ void Hca::close() {
   // In a child of fork() the calls of the parent's other threads never end.
   const bool ours = fork_generation_ == softhca::fork_generation();
   if (closed_.exchange(true)) return;
+  const GilReleased released;
   while (ours && calls_.load() != 0) std::this_thread::yield();
   if (driver_) {
     driver_->close();
@@ -57,17 +55,20 @@ Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out,
   }
 }
 
-Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> out) {
+// For a caller that has the GIL.
+void Hca::pump_transmit() {
   const InUse in_use(*this);
-  if (!in_use.status().ok()) return in_use.status();
+  const GilReleased released;
+  driver_->pump_transmit();
+}
+
+Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> out) {
+  if (const Status status = usable(); !status.ok()) return status;
   if (driver_) {
     Result<std::size_t> polled = 0;
     bool due = false;
     if (driver_->try_poll_cq(cq, out, polled, due)) {
-      if (due) {
-        const GilReleased released;
-        driver_->pump_transmit();
-      }
+      if (due) pump_transmit();
       return polled;
     }
   } else if (const std::unique_lock lock(guarded_->mutex, std::try_to_lock); lock.owns_lock()) {

@@ -83,14 +83,9 @@ class Hca {
   // if somebody else is at the adapter, or none may be. The caller keeps the device alive.
   template <class Verb, class Outcome>
   bool call_at_once(Verb&& verb, Outcome& outcome) {
-    if (!driver_) return false;
-    const InUse in_use(*this);
     bool due = false;
-    if (!in_use.status().ok() || !driver_->try_with_adapter(verb, outcome, due)) return false;
-    if (due) {
-      const GilReleased released;
-      driver_->pump_transmit();
-    }
+    if (!driver_ || !usable().ok() || !driver_->try_with_adapter(verb, outcome, due)) return false;
+    if (due) pump_transmit();
     return true;
   }
 
@@ -152,7 +147,8 @@ class Hca {
   // Counters of the driver and its links; none in a simulation.
   Result<std::optional<DriverCounters>> driver_counters();
 
-  // Waits for calls under way in other threads, then stops the driver. Idempotent.
+  // Waits for calls under way in other threads, then stops the driver. Idempotent. With the GIL
+  // held, which it lets go: calls that keep the GIL need not be waited for.
   void close();
 
  private:
@@ -170,6 +166,7 @@ class Hca {
   };
 
   Status usable() const;
+  void pump_transmit();
 
   const std::uint64_t fork_generation_ = softhca::fork_generation();
   std::shared_ptr<GuardedAdapter> guarded_;

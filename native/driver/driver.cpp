@@ -44,15 +44,12 @@ constexpr std::uint64_t kLingerNs = 30'000;
 constexpr std::uint64_t kLingerForBorrowersNs = 500'000;
 // So many sleeps in a row that were shorter say that the next one will be.
 constexpr int kShortSleeps = 3;
-// Where this many looks at the network brought nothing, only one in so many polls looks there, and
-// fewer the longer nothing comes: a look costs as much as a dozen polls.
+// Where this many looks at the network brought nothing, only one in so many polls may look there,
+// and waits longer for each look that brings nothing again: one costs as much as dozens of polls.
 constexpr std::uint32_t kWireIsQuiet = 64;
 constexpr std::uint32_t kPollsPerWire = 32;
-constexpr std::uint32_t kMostPollsPerWire = 256;
-// So many looks more that brought nothing, and the next is as many polls away again.
-constexpr std::uint32_t kLooksPerStep = 8;
-constexpr std::uint32_t kMostQuiet =
-    kWireIsQuiet + kLooksPerStep * (kMostPollsPerWire / kPollsPerWire - 1);
+constexpr std::uint64_t kPatienceStepNs = 1'000;
+constexpr std::uint32_t kMostQuiet = kWireIsQuiet + 50;
 // Acknowledgements that waited for a caller who did not come back: the next ones do not wait.
 constexpr std::uint64_t kImpatientNs = 10'000'000;
 // A thread whose descriptors were closed under it cannot be woken any more.
@@ -325,9 +322,10 @@ bool Driver::may_skip_wire() {
   const std::uint32_t quiet = looks_since_wire_.load(std::memory_order_relaxed);
   if (quiet < kWireIsQuiet) return false;
   const std::uint32_t polls = skipped_polls_.load(std::memory_order_relaxed) + 1;
-  const bool skips = polls < kPollsPerWire * (1 + (quiet - kWireIsQuiet) / kLooksPerStep);
-  skipped_polls_.store(skips ? polls : 0, std::memory_order_relaxed);
-  return skips;
+  skipped_polls_.store(polls, std::memory_order_relaxed);
+  return polls % kPollsPerWire != 0 ||
+         monotonic_ns() - last_poll_ns_.load(std::memory_order_relaxed) <
+             (quiet - kWireIsQuiet) * kPatienceStepNs;
 }
 
 bool Driver::settle_locally(std::uint64_t now_ns) {

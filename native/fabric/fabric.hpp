@@ -21,6 +21,7 @@
 #include "faults/fault_set.hpp"
 #include "faults/in_place.hpp"
 #include "vocabulary/random.hpp"
+#include "vocabulary/short_mutex.hpp"
 #include "vocabulary/time.hpp"
 
 namespace softhca {
@@ -28,7 +29,7 @@ namespace softhca {
 // A host's adapter as the fabric sees it.
 struct FabricPort {
   Adapter* adapter = nullptr;
-  std::mutex* mutex = nullptr;  // Of the adapter.
+  ShortMutex* mutex = nullptr;  // Of the adapter.
   bool* touched = nullptr;      // Somebody called the adapter: it may have packets.
   const bool* closed = nullptr;
   std::function<void(Adapter&)> notify;  // Hands out what the adapter has to tell. It is locked.

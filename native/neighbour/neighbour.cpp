@@ -294,7 +294,8 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
     packet.pieces = pieces_;
     for (const MemoryPiece& piece : pieces_) packet.pieces_bytes += piece.length;
     fetched_bytes_ += packet.pieces_bytes;
-    read = packet.pieces_bytes <= kLocalPacketBytes && adapter.receive_local(from_peer_, packet, now_ns);
+    read = packet.pieces_bytes <= kLocalPacketBytes &&
+           adapter.receive_local(from_peer_, packet, now_ns);
   }
   if (!read) word.store(lap | raw(RecordState::UNREADABLE));
 }

@@ -107,7 +107,7 @@ class Neighbour final : public LocalPath {
   std::deque<Lent> lent_;
   std::vector<Unreadable> unreadable_;
   Route from_peer_;
-  Packet incoming_;                      // The packet that is being taken, and its pieces.
+  Packet incoming_;  // The packet that is being taken, and its pieces.
   std::vector<MemoryPiece> pieces_;
   std::vector<SharedBuffer> announced_;  // What the peer may have mapped.
   std::vector<ForeignMemory> announced_memories_;

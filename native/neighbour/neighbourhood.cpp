@@ -58,12 +58,12 @@ FileDescriptor process_descriptor(pid_t pid) {
 
 }  // namespace
 
-Neighbourhood::Neighbourhood(const Gid& own, std::mutex& mutex, Adapter& adapter)
+Neighbourhood::Neighbourhood(const Gid& own, ShortMutex& mutex, Adapter& adapter)
     : own_(own), mutex_(mutex), adapter_(adapter) {}
 
 Neighbourhood::~Neighbourhood() = default;
 
-std::unique_ptr<Neighbourhood> Neighbourhood::open(const Gid& own, std::mutex& mutex,
+std::unique_ptr<Neighbourhood> Neighbourhood::open(const Gid& own, ShortMutex& mutex,
                                                    Adapter& adapter) {
   std::unique_ptr<Neighbourhood> made(new Neighbourhood(own, mutex, adapter));
   return made->listen() ? std::move(made) : nullptr;

@@ -14,13 +14,14 @@
 #include "link/file_descriptor.hpp"
 #include "neighbour/neighbour.hpp"
 #include "transport/local_path.hpp"
+#include "vocabulary/short_mutex.hpp"
 
 namespace softhca {
 
 class Neighbourhood final : public LocalPaths {
  public:
   // `mutex` guards `adapter`, whose address is `own`. Null: local sockets cannot be had.
-  static std::unique_ptr<Neighbourhood> open(const Gid& own, std::mutex& mutex, Adapter& adapter);
+  static std::unique_ptr<Neighbourhood> open(const Gid& own, ShortMutex& mutex, Adapter& adapter);
   ~Neighbourhood() override;
 
   // Makes the acquaintance of whoever has this address on this host, if somebody has. Waits a
@@ -52,7 +53,7 @@ class Neighbourhood final : public LocalPaths {
   void abandon();
 
  private:
-  Neighbourhood(const Gid& own, std::mutex& mutex, Adapter& adapter);
+  Neighbourhood(const Gid& own, ShortMutex& mutex, Adapter& adapter);
   bool listen();
   bool watch(int fd);
   void accept_all();
@@ -65,7 +66,7 @@ class Neighbourhood final : public LocalPaths {
   void leave(std::size_t index);
 
   const Gid own_;
-  std::mutex& mutex_;
+  ShortMutex& mutex_;
   Adapter& adapter_;
   std::uint64_t token_ = 0;
   FileDescriptor readiness_;

@@ -54,7 +54,7 @@ struct Scene {
 
   Pair pair;
   std::shared_ptr<VirtualClock> clock;
-  std::array<std::mutex, 2> mutexes;
+  std::array<ShortMutex, 2> mutexes;
   std::array<bool, 2> touched{};
   bool closed = false;
   std::unique_ptr<Fabric> fabric;

@@ -33,14 +33,19 @@ Operation operation_of(WrOpcode opcode) {
   }
 }
 
+bool has_room_for(std::span<const Sge> sges, std::size_t bytes) {
+  std::uint64_t room = 0;
+  for (const Sge& sge : sges) room += sge.length;
+  return bytes <= room;
+}
+
 }  // namespace
 
 // --- requester
 
 bool Requester::may_send_short() const {
-  if (qp_.init.type != QpType::RC || qp_.state() != QpState::RTS ||
-      current_ + 1 != qp_.sq.tail() || next_psn_ != highest_psn_ || waiting_rnr_ ||
-      probe_wanted_ || failure_.set) {
+  if (qp_.init.type != QpType::RC || qp_.state() != QpState::RTS || current_ + 1 != qp_.sq.tail() ||
+      next_psn_ != highest_psn_ || waiting_rnr_ || probe_wanted_ || failure_.set) {
     return false;
   }
   const SendWqe& wqe = qp_.sq.at(current_);
@@ -53,7 +58,8 @@ bool Requester::fill_short(LocalPacket& out, ByteSpan room) {
   SendWqe& wqe = qp_.sq.at(index);
   const ByteSpan payload = room.first(wqe.length);
   if (wqe.is_inline()) {
-    if (!payload.empty()) std::memcpy(payload.data(), qp_.sq.inline_bytes(index).data(), wqe.length);
+    if (!payload.empty())
+      std::memcpy(payload.data(), qp_.sq.inline_bytes(index).data(), wqe.length);
   } else if (!qp_.services.memory.gather(qp_.init.pd, qp_.sq.sges(index), 0, payload).ok()) {
     return false;
   }
@@ -108,7 +114,8 @@ bool Responder::place_short(const Packet& packet) {
   const ByteView payload = packet.payload;
   if (packet.info->has(kSend)) {
     const std::span<const Sge> sges = qp_.rq.front_sges();
-    return payload.empty() || memory.scatter(qp_.init.pd, sges, 0, payload).ok();
+    return payload.empty() || (has_room_for(sges, payload.size()) &&
+                               memory.scatter(qp_.init.pd, sges, 0, payload).ok());
   }
   return packet.reth.length == payload.size() &&
          (qp_.attr.qp_access_flags & kAccessRemoteWrite) != 0 &&
