@@ -23,7 +23,7 @@ namespace softhca {
 namespace {
 
 // A neighbour answers at once, if its process runs at all. Until then packets take the network.
-constexpr int kAnswerMs = 50;
+constexpr int kAnswerMs = 250;
 // One that did not is not asked again for so long.
 constexpr std::uint64_t kSilenceNs = 1'000'000'000;
 constexpr int kBacklog = 64;
