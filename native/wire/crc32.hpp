@@ -1,5 +1,5 @@
-// CRC-32 of Ethernet (reflected 0x04C11DB7), by carry-less multiplication where the CPU has it, by
-// tables elsewhere.
+// CRC-32 of Ethernet (reflected 0x04C11DB7), by carry-less multiplication where the CPU has it and
+// is not an emulator that is slow at it, by tables elsewhere.
 #pragma once
 
 #include <cstdint>

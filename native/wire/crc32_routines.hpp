@@ -13,7 +13,8 @@ struct Crc32Routine {
   std::uint32_t (*run)(std::uint32_t crc, ByteView bytes);
 };
 
-// Those that this CPU can run, the fastest first; the last is the table.
+// Those that this CPU can run, one of them the table. The first is the one in use; the others
+// follow in the order in which real CPUs are fast at them.
 std::span<const Crc32Routine> crc32_routines();
 
 #if defined(__x86_64__)
