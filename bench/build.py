@@ -48,13 +48,12 @@ def built(name: str, command: list[str], sources: list[Path]) -> Path:
     return made
 
 
-def probe_program(name: str) -> Path:
-    """A probe in C, of probes/<name>.c."""
+def probe_program(name: str, *flags: str) -> Path:
+    """A probe in C, of probes/<name>.c; for this machine, unless there are other flags."""
     source = HERE / "probes" / f"{name}.c"
     sources = [source, *sorted((HERE / "probes").glob("*.h"))]
-    return built(
-        name, ["gcc", "-O3", "-march=native", "-D_GNU_SOURCE", "-pthread", str(source)], sources
-    )
+    machine = flags or ("-march=native",)
+    return built(name, ["gcc", "-O3", *machine, "-D_GNU_SOURCE", "-pthread", str(source)], sources)
 
 
 @functools.cache
