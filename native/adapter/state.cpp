@@ -29,16 +29,18 @@ Adapter::State::State(AdapterConfig adapter_config)
   lazy_acks = config.lazy_acks;
 }
 
-void Adapter::State::complete(CompletionQueue& cq, const Completion& completion) {
+void Adapter::State::complete(CompletionQueue& cq, Completion& completion) {
   ++activity;
   if (observer != nullptr) {
     observer->completed(completion.qpn, completion.wr_id, completion.status, completion.byte_len,
                         completion.is_receive);
   }
-  Completion stamped = completion;
-  stamped.timestamp_ns = now_ns;
+  completion.timestamp_ns = now_ns;
+  if (cq.push_quietly(completion)) {
+    return;
+  }
   const std::uint64_t held_ns = cq.notify_deadline_ns();
-  const CompletionQueue::Push outcome = cq.push(stamped);
+  const CompletionQueue::Push outcome = cq.push(completion);
   // Who sleeps until something is solicited would never hear of it otherwise.
   const bool overflow_wakes = outcome == CompletionQueue::Push::OVERFLOW && cq.notify_now();
   if (cq.notify_deadline_ns() != held_ns) {

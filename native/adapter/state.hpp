@@ -44,7 +44,7 @@ struct XrcDomain {
 struct Adapter::State final : Services {
   explicit State(AdapterConfig adapter_config);
 
-  void complete(CompletionQueue& cq, const Completion& completion) override;
+  void complete(CompletionQueue& cq, Completion& completion) override;
   void raise(EventType type, std::uint32_t object) override;
   void schedule(QueuePair& qp) override;
   bool send_at_once(QueuePair& qp) override;

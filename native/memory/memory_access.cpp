@@ -4,9 +4,19 @@
 #include <array>
 #include <vector>
 
+#include "memory/guarded_access.hpp"
 #include "memory/memory_table.hpp"
 
 namespace softhca {
+namespace {
+
+// False: its bytes are somewhere else, or what it goes to is not there. A copy can be made again.
+bool copies_plainly(const Payload& in, const std::uint8_t* to) {
+  return in.pieces.empty() &&
+         guarded_copy(const_cast<std::uint8_t*>(to), in.bytes.data(), in.bytes.size()) == 0;
+}
+
+}  // namespace
 
 // Written so that nothing can wrap: the offset is at most the length, and the rest is compared with
 // what is left.
@@ -120,8 +130,35 @@ AccessFault MemoryTable::walk(std::uint32_t pd, std::span<const Sge> sges, std::
   return {};
 }
 
+const std::uint8_t* MemoryTable::plain(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
+                                       std::uint64_t length, std::uint32_t access) const {
+  const KeySlot* slot = slot_of(key);
+  if (slot == nullptr || slot->kind != KeyKind::REGION || slot->region.pd != pd ||
+      slot->region.watched || slot->region.space || !space_.is_direct() || observer != nullptr ||
+      check_range(*slot, address, length, access) != Reason::NONE) {
+    return nullptr;
+  }
+  return reinterpret_cast<const std::uint8_t*>(slot->region.address +
+                                               (address - slot->region.iova));
+}
+
+const std::uint8_t* MemoryTable::plain_entry(std::uint32_t pd, std::span<const Sge> sges,
+                                             std::uint64_t offset, std::uint64_t length,
+                                             std::uint32_t access) const {
+  if (sges.size() != 1 || offset + length > sges[0].length) {
+    return nullptr;
+  }
+  // The whole entry is checked, as everywhere.
+  const std::uint8_t* entry = plain(pd, sges[0].lkey, sges[0].address, sges[0].length, access);
+  return entry == nullptr ? nullptr : entry + offset;
+}
+
 AccessFault MemoryTable::gather(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                                 ByteSpan out) {
+  if (const std::uint8_t* from = plain_entry(pd, sges, offset, out.size(), 0);
+      from != nullptr && guarded_copy(out.data(), from, out.size()) == 0) {
+    return {};
+  }
   return walk(
       pd, sges, offset, out.size(), 0,
       [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step,
@@ -194,6 +231,10 @@ bool MemoryTable::put(AddressSpace& space, std::uint64_t at, const Payload& from
 
 AccessFault MemoryTable::scatter(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                                  const Payload& in) {
+  if (const std::uint8_t* to = plain_entry(pd, sges, offset, in.size(), kAccessLocalWrite);
+      to != nullptr && copies_plainly(in, to)) {
+    return {};
+  }
   AccessFault fault = walk(pd, sges, offset, in.size(), kAccessLocalWrite,
                            [&](AddressSpace& space, std::uint64_t at, std::uint64_t done,
                                std::uint64_t step, std::uint32_t key, std::uint64_t address) {
@@ -230,6 +271,10 @@ AccessFault MemoryTable::read_remote(const Accessor& who, std::uint32_t rkey, st
 
 AccessFault MemoryTable::write_remote(const Accessor& who, std::uint32_t rkey,
                                       std::uint64_t address, const Payload& in) {
+  if (const std::uint8_t* to = plain(who.pd, rkey, address, in.size(), kAccessRemoteWrite);
+      to != nullptr && copies_plainly(in, to)) {
+    return {};
+  }
   AccessFault fault = check_remote(who, rkey, address, in.size(), kAccessRemoteWrite);
   const auto copy = [&](AddressSpace& space, std::uint64_t at, std::uint64_t done,
                         std::uint64_t step) {

@@ -31,6 +31,14 @@ class CompletionQueue {
   // OVERFLOW is said once; the queue is then dead, and later pushes are DISCARDED. Changes
   // notify_deadline_ns(); the time is the completion's.
   Push push(const Completion& completion);
+  // The same where nobody is to be notified and there is room. False: it is not so simple.
+  bool push_quietly(const Completion& completion) {
+    if (overflowed_ || outlet_ || arming_ != Arming::NONE || tail_ - head_ >= capacity_) {
+      return false;
+    }
+    ring_[slots_.of(tail_++)] = completion;
+    return true;
+  }
   std::size_t poll(std::span<Completion> out);
 
   bool overflowed() const { return overflowed_; }

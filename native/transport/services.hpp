@@ -31,7 +31,8 @@ class Services {
   // Told of what happens; null: nobody.
   Observer* observer = nullptr;
 
-  virtual void complete(CompletionQueue& cq, const Completion& completion) = 0;
+  // Puts the time on it.
+  virtual void complete(CompletionQueue& cq, Completion& completion) = 0;
   virtual void raise(EventType type, std::uint32_t object) = 0;
   // The queue pair may have a packet to send, or another deadline.
   virtual void schedule(QueuePair& qp) = 0;

@@ -10,7 +10,10 @@ namespace softhca {
 struct Gid {
   std::array<std::uint8_t, 16> raw{};
 
-  friend bool operator==(const Gid&, const Gid&) = default;
+  // Two comparisons, and not a call: every packet's addresses are compared.
+  friend bool operator==(const Gid& one, const Gid& other) {
+    return one.half(0) == other.half(0) && one.half(8) == other.half(8);
+  }
 
   bool is_zero() const { return raw == std::array<std::uint8_t, 16>{}; }
 
@@ -29,6 +32,13 @@ struct Gid {
     gid.raw[10] = gid.raw[11] = 0xff;
     std::memcpy(gid.raw.data() + 12, address, 4);
     return gid;
+  }
+
+ private:
+  std::uint64_t half(std::size_t at) const {
+    std::uint64_t bytes = 0;
+    std::memcpy(&bytes, raw.data() + at, sizeof bytes);
+    return bytes;
   }
 };
 
