@@ -17,6 +17,8 @@
 #include "driver/engine.hpp"
 #include "driver/event_bell.hpp"
 #include "driver/guarded_adapter.hpp"
+#include "driver/quiet_wire.hpp"
+#include "driver/yield_habit.hpp"
 #include "link/address_monitor.hpp"
 #include "link/fault_link.hpp"
 #include "link/file_descriptor.hpp"
@@ -136,10 +138,8 @@ class Driver {
   bool fetch_under_lock();
   // Under the lock: moves what stays on this host. True: the engine has something to do besides.
   bool settle_locally(std::uint64_t now_ns);
-  enum class Yield { NOT_DONE, NOBODY_RAN, SOMEBODY_RAN };
-  // `looks`: how many times a poll looks at the network.
-  Yield be_patient(int& looks);
-  void learn_from_yield(Yield yielded, bool found);
+  // A poll has found nothing. `looks`: how many times it looks at the network.
+  YieldHabit::Yield be_patient(int& looks);
   void pump(unsigned work);
   bool may_be_patient() const;
   Outcome progress(unsigned work, int max_rounds, bool patient);
@@ -187,20 +187,17 @@ class Driver {
   std::atomic<bool> holds_acks_{false};               // The engine does.
   std::atomic<std::uint64_t> impatient_until_ns_{0};  // No caller holds any until then.
   std::atomic<std::uint64_t> last_poll_ns_{0};
-  std::atomic<std::uint64_t> yield_after_ns_;  // How long a caller polls until it yields.
-  std::atomic<std::uint64_t> polling_since_ns_{
-      0};  // First poll of a row that found nothing; 0: none.
+  YieldHabit yields_;
   // Of the wire; they never change while the thread runs.
   int arrival_fd_ = -1;
   int ready_fd_ = -1;
   std::atomic<bool> wire_lost_{false};
   bool descriptors_lost_ = false;  // The thread's own as well. Its alone, until it has ended.
-  std::unique_ptr<Neighbourhood> neighbourhood_;    // Null: everything takes the network.
-  std::atomic<std::uint32_t> looks_since_wire_{0};  // Since something came from the network.
+  std::unique_ptr<Neighbourhood> neighbourhood_;  // Null: everything takes the network.
+  QuietWire quiet_wire_;
   std::atomic<bool> local_news_{false};
   std::atomic<bool> neighbours_borrow_{false};  // Payloads that were left in place are under way.
   std::uint64_t local_news_ns_ = 0;             // The thread last heard of a neighbour then.
-  std::atomic<std::uint32_t> skipped_polls_{0};
   // The thread's alone.
   int short_sleeps_ = 0;            // Of those that the network ended, in a row.
   std::uint64_t wire_news_ns_ = 0;  // It last heard from the network then.

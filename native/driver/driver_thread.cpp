@@ -1,0 +1,212 @@
+// The thread that serves the peers while nobody else does.
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "driver/driver.hpp"
+
+namespace softhca {
+namespace {
+
+// How long the thread looks away from a caller that polls; it doubles from the one to the other
+// while the caller goes on, and bounds how long peers wait once the caller has stopped.
+constexpr std::uint64_t kMinAsideNs = 100'000;
+constexpr std::uint64_t kMaxAsideNs = 1'000'000;
+// The thread has nothing else to do, but looks whether it shall stop.
+constexpr int kThreadRounds = 64;
+// How long the thread stays awake for neighbours that it has heard of, and for a busy network.
+constexpr std::uint64_t kLingerNs = 30'000;
+// And for those that are about to fetch something.
+constexpr std::uint64_t kLingerForBorrowersNs = 500'000;
+// So many sleeps in a row that were shorter say that the next one will be.
+constexpr int kShortSleeps = 3;
+// Acknowledgements that waited for a caller who did not come back: the next ones do not wait.
+constexpr std::uint64_t kImpatientNs = 10'000'000;
+// A thread whose descriptors were closed under it cannot be woken any more.
+constexpr long kLookAgainNs = 10'000'000;
+
+// What is left until then; null if it is never.
+const timespec* time_until(std::uint64_t deadline_ns, timespec& left) {
+  if (deadline_ns == kNever) return nullptr;
+  const std::uint64_t now_ns = monotonic_ns();
+  const std::uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+  left.tv_sec = static_cast<time_t>(left_ns / 1'000'000'000u);
+  left.tv_nsec = static_cast<long>(left_ns % 1'000'000'000u);
+  return &left;
+}
+
+}  // namespace
+
+void Driver::run() {
+  heed_address();  // It may have changed before changes were told.
+  std::uint64_t aside_ns = kMinAsideNs;
+  bool lingering = false;
+  while (!stopping_.load()) {
+    if (caller_is_polling()) {
+      step_aside(aside_ns);
+      aside_ns = std::min(aside_ns * 2, kMaxAsideNs);
+      continue;
+    }
+    aside_ns = kMinAsideNs;
+    const bool was_left = work_left_.exchange(false);
+    if (holds_acks_.load()) impatient_until_ns_.store(monotonic_ns() + kImpatientNs);
+    // While neighbours keep it awake it looks at the network as seldom as callers do.
+    const bool skips = lingering && may_skip_wire();
+    const unsigned work = skips                   ? kTransmit
+                          : lingers_ && !was_left ? kReceive
+                                                  : kTransmit | kReceive;
+    lingering = false;
+    switch (progress(work, kThreadRounds, false)) {
+      case Outcome::MORE:
+        break;
+      case Outcome::BUSY:
+        step_aside(kMinAsideNs);
+        break;
+      case Outcome::IDLE:
+        lingering = neighbours_were_here();
+        if (lingering || wire_was_busy()) break;
+        sleep_until_ready();
+        break;
+    }
+  }
+}
+
+void Driver::step_aside(std::uint64_t wait_ns) {
+  thread_state_.store(ThreadState::ASIDE);
+  const timespec timeout{0, static_cast<long>(wait_ns)};
+  pollfd waited[] = {{kick_.get(), POLLIN, 0},
+                     {address_monitor_.fd(), POLLIN, 0},
+                     {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0}};
+  ppoll(waited, 3, &timeout, nullptr);
+  thread_state_.store(ThreadState::RUNNING);
+  if (waited[0].revents != 0) clear_kick();
+  heed_address_if(waited[1].revents);
+  if ((waited[2].revents & POLLIN) != 0) neighbourhood_->serve();
+}
+
+void Driver::sleep_until_ready() {
+  if (descriptors_lost_) {
+    const timespec look_again{0, kLookAgainNs};
+    ppoll(nullptr, 0, &look_again, nullptr);
+    return;
+  }
+  thread_state_.store(ThreadState::ASLEEP);
+  pollfd waited[] = {{kick_.get(), POLLIN, 0},
+                     {timer_.fd(), POLLIN, 0},
+                     {wire_lost_.load() ? -1 : ready_fd_, POLLIN, 0},
+                     {address_monitor_.fd(), POLLIN, 0},
+                     {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0},
+                     {wire_lost_.load() ? -1 : arrival_fd_, POLLIN, 0}};
+  // Work that was left before the state could be seen comes without a kick, and a deadline that was
+  // set before without the timer.
+  if (!work_left_.load() && !stopping_.load() && neighbours_are_quiet()) {
+    timespec left{};
+    const std::uint64_t asleep_ns = monotonic_ns();
+    ppoll(waited, 6, time_until(armed_ns_.load(), left), nullptr);
+    const bool short_one = waited[5].revents != 0 && monotonic_ns() - asleep_ns < kLingerNs;
+    short_sleeps_ = short_one ? std::min(short_sleeps_ + 1, kShortSleeps) : 0;
+    if (waited[0].revents != 0) clear_kick();
+    if ((waited[1].revents & POLLIN) != 0) timer_.clear();
+  }
+  thread_state_.store(ThreadState::RUNNING);
+  if ((waited[4].revents & POLLIN) != 0) neighbourhood_->serve();
+  neighbours_see_us_awake();
+  heed_address_if(waited[3].revents);
+  const int all = waited[0].revents | waited[1].revents | waited[2].revents | waited[4].revents |
+                  waited[5].revents;
+  if ((all & POLLNVAL) != 0) {
+    lose_descriptors();
+  }
+}
+
+// One that was heard of just now is likely to go on, and waking up takes longer than waiting for
+// it.
+bool Driver::neighbours_were_here() {
+  if (!neighbourhood_ || !neighbourhood_->is_inhabited() || stopping_.load()) return false;
+  const std::uint64_t now_ns = monotonic_ns();
+  if (local_news_.exchange(false, std::memory_order_relaxed)) local_news_ns_ = now_ns;
+  const bool borrowed = neighbours_borrow_.load(std::memory_order_relaxed);
+  if (now_ns - local_news_ns_ >= (borrowed ? kLingerForBorrowersNs : kLingerNs)) return false;
+  sched_yield();
+  return true;
+}
+
+// Whether to look at the wire again instead of sleeping: where packets follow each other so fast
+// that the last sleeps were hardly begun, waking this thread would cost their sender more than
+// anything else.
+bool Driver::wire_was_busy() {
+  lingers_ = false;
+  if (short_sleeps_ < kShortSleeps || stopping_.load() || wire_lost_.load()) return false;
+  const std::uint64_t now_ns = monotonic_ns();
+  if (quiet_wire_.is_busy()) wire_news_ns_ = now_ns;
+  if (now_ns - wire_news_ns_ >= kLingerNs) {
+    short_sleeps_ = 0;
+    return false;
+  }
+  lingers_ = true;
+  sched_yield();
+  return true;
+}
+
+// From now on they wake us. False: one of them has sent something already.
+bool Driver::neighbours_are_quiet() {
+  if (!neighbourhood_ || !neighbourhood_->is_inhabited()) return true;
+  const std::lock_guard lock(guarded_->mutex);
+  return neighbourhood_->prepare_to_sleep();
+}
+
+void Driver::neighbours_see_us_awake() {
+  if (!neighbourhood_ || !neighbourhood_->is_inhabited()) return;
+  const std::lock_guard lock(guarded_->mutex);
+  neighbourhood_->awake();
+}
+
+// Somebody in this process has closed descriptors that are ours. Which of them are left cannot be
+// known, since numbers are used again: the device is lost.
+void Driver::lose_descriptors() {
+  descriptors_lost_ = true;
+  while (!try_enter()) std::this_thread::yield();
+  engine_->wire().lose(EBADF);
+  address_monitor_.lose();
+  leave();
+  pump(kTransmit);
+}
+
+void Driver::heed_address_if(short revents) {
+  if ((revents & POLLNVAL) != 0) {
+    address_monitor_.lose();
+  } else if (revents != 0) {
+    heed_address();
+  }
+}
+
+// Tells the adapter what has become of its address and of the interface that has it. Only changes
+// are told, since tests order the port up and down as well.
+void Driver::heed_address() {
+  if (address_monitor_.fd() < 0) return;
+  address_monitor_.clear();
+  const AddressCondition condition = condition_of(address_);
+  if (condition == address_condition_) return;
+  {
+    const std::lock_guard lock(guarded_->mutex);
+    Adapter& adapter = guarded_->adapter;
+    if (condition.link_up != address_condition_.link_up) adapter.set_port_active(condition.link_up);
+    if (condition.present != address_condition_.present) {
+      static_cast<void>(adapter.set_gid(0, condition.present ? address_.gid : Gid{}));
+    }
+  }
+  address_condition_ = condition;
+  pump(kTransmit);
+}
+
+void Driver::kick() { eventfd_write(kick_.get(), 1); }
+
+void Driver::clear_kick() {
+  eventfd_t count = 0;
+  eventfd_read(kick_.get(), &count);
+}
+
+}  // namespace softhca
