@@ -21,36 +21,40 @@
 
 namespace softhca {
 
-// One work request on its way. What is behind `length` belongs to the requester.
+// One work request on its way. Posting writes what the request has, and leaves the rest as it is:
+// what few requests have comes last, in lines of memory that the others do not touch.
 struct SendWqe {
   std::uint64_t wr_id = 0;
   std::uint64_t cqe = 0;  // See Completion.
   std::uint64_t remote_address = 0;
-  std::uint64_t compare_add = 0;
-  std::uint64_t swap = 0;
-  std::uint64_t compare_mask = 0;
-  std::uint64_t swap_mask = 0;
-  FlushWork flush;
-  WrOpcode opcode = WrOpcode::SEND;
-  std::uint8_t send_flags = 0;
-  std::uint16_t sge_count = 0;
+  std::uint64_t length = 0;  // Bytes of the message.
+  std::uint32_t rkey = 0;
   std::uint32_t immediate = 0;
   std::uint32_t invalidate_rkey = 0;
-  std::uint32_t rkey = 0;
-  std::uint32_t remote_qpn = 0;
-  std::uint32_t remote_qkey = 0;
-  std::uint32_t xrc_srqn = 0;
-  MemoryWork memory;                // BIND_MW, REG_MR.
-  std::uint64_t length = 0;         // Bytes of the message.
-  bool bad_address_handle = false;  // UD: the handle named nothing usable at posting.
+  WrOpcode opcode = WrOpcode::SEND;
+  std::uint8_t send_flags = 0;
   Reason refused = Reason::NONE;    // See SendWr.
-  Route route;                      // UD: where to; copied, so that the handle may go.
-  bool started = false;             // It has its PSNs.
+  bool bad_address_handle = false;  // UD: the handle named nothing usable at posting.
+  std::uint16_t sge_count = 0;
+  // Of the requester.
+  bool started = false;  // It has its PSNs.
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;  // PSNs that it takes: packets sent, or for READ, received.
   // READ: packets that one request asks for. Pieces end at fixed places, so that a repeated request
   // lies inside one that the peer has seen.
   std::uint32_t read_chunk = 0;
+  std::uint32_t xrc_srqn = 0;
+  // UD: where to; the route is copied, so that the handle may go.
+  std::uint32_t remote_qpn = 0;
+  std::uint32_t remote_qkey = 0;
+  Route route;
+  // Atomics, FLUSH, and work on keys.
+  std::uint64_t compare_add = 0;
+  std::uint64_t swap = 0;
+  std::uint64_t compare_mask = 0;
+  std::uint64_t swap_mask = 0;
+  FlushWork flush;
+  MemoryWork memory;  // BIND_MW, REG_MR.
 
   bool signaled() const { return (send_flags & kSendSignaled) != 0; }
   bool fence() const { return (send_flags & kSendFence) != 0; }

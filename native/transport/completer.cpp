@@ -62,10 +62,11 @@ void Requester::on_acknowledge(const Packet& packet) {
   }
 }
 
-bool Requester::expected_response(std::uint64_t& index, std::uint32_t& psn) const {
+bool Requester::expected_response(std::uint32_t end_psn, std::uint64_t& index,
+                                  std::uint32_t& psn) const {
   for (index = qp_.sq.oldest(); index != qp_.sq.tail(); ++index) {
     const SendWqe& wqe = qp_.sq.at(index);
-    if (!wqe.started) {
+    if (!wqe.started || psn_distance(wqe.first_psn, end_psn) <= 0) {
       return false;
     }
     if (wqe.is_answered()) {
@@ -79,7 +80,7 @@ bool Requester::expected_response(std::uint64_t& index, std::uint32_t& psn) cons
 bool Requester::acknowledge_until(std::uint32_t end_psn) {
   std::uint64_t index = 0;
   std::uint32_t owed = 0;
-  const bool skips = expected_response(index, owed) && psn_distance(owed, end_psn) > 0;
+  const bool skips = expected_response(end_psn, index, owed) && psn_distance(owed, end_psn) > 0;
   progress(skips ? owed : end_psn);
   return !skips;
 }
@@ -148,7 +149,7 @@ void Requester::response_lost() {
 // everything before it, but not the responses that are missing.
 bool Requester::take_response(std::uint32_t psn, std::uint64_t& index) {
   std::uint32_t owed = 0;
-  if (!under_way(psn) || !expected_response(index, owed)) {
+  if (!under_way(psn) || !expected_response(highest_psn_, index, owed)) {
     return false;
   }
   if (psn != owed) {

@@ -18,6 +18,11 @@ bool known_opcode(WrOpcode opcode) {
          (opcode >= WrOpcode::MASKED_ATOMIC_CMP_AND_SWP && opcode <= WrOpcode::ATOMIC_WRITE);
 }
 
+// SENDs, WRITEs and READs.
+bool is_plain(WrOpcode opcode) {
+  return opcode <= WrOpcode::RDMA_READ || opcode == WrOpcode::SEND_WITH_INV;
+}
+
 bool may_be_inline(WrOpcode opcode) {
   return opcode == WrOpcode::SEND || opcode == WrOpcode::SEND_WITH_IMM ||
          opcode == WrOpcode::SEND_WITH_INV || opcode == WrOpcode::RDMA_WRITE ||
@@ -90,28 +95,33 @@ Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok, std::
     return status;
   }
   SendWqe& wqe = sq.next_entry();
-  wqe = {};
   wqe.wr_id = wr.wr_id;
   wqe.cqe = cqe;
-  wqe.opcode = wr.opcode;
-  wqe.send_flags = static_cast<std::uint8_t>(wr.send_flags);
+  wqe.remote_address = wr.remote_address;
+  wqe.length = length;
+  wqe.rkey = wr.rkey;
   wqe.immediate = wr.immediate;
   wqe.invalidate_rkey = wr.invalidate_rkey;
-  wqe.remote_address = wr.remote_address;
-  wqe.rkey = wr.rkey;
-  wqe.compare_add = wr.compare_add;
-  wqe.swap = wr.swap;
-  wqe.compare_mask = wr.compare_mask;
-  wqe.swap_mask = wr.swap_mask;
-  wqe.flush = wr.flush;
-  wqe.remote_qpn = wr.remote_qpn;
-  wqe.remote_qkey = wr.remote_qkey;
-  wqe.xrc_srqn = wr.xrc_srqn;
-  wqe.memory = wr.memory;
+  wqe.opcode = wr.opcode;
+  wqe.send_flags = static_cast<std::uint8_t>(wr.send_flags);
   wqe.refused = wr.refused;
-  wqe.length = length;
-  wqe.route = to;
   wqe.bad_address_handle = init.type == QpType::UD && !ah_ok;
+  wqe.sge_count = 0;
+  wqe.started = false;
+  wqe.xrc_srqn = wr.xrc_srqn;
+  if (init.type == QpType::UD) {
+    wqe.remote_qpn = wr.remote_qpn;
+    wqe.remote_qkey = wr.remote_qkey;
+    wqe.route = to;
+  }
+  if (!is_plain(wr.opcode)) {
+    wqe.compare_add = wr.compare_add;
+    wqe.swap = wr.swap;
+    wqe.compare_mask = wr.compare_mask;
+    wqe.swap_mask = wr.swap_mask;
+    wqe.flush = wr.flush;
+    wqe.memory = wr.memory;
+  }
   if ((wr.send_flags & kSendInline) != 0) {
     ByteSpan room = sq.inline_bytes(sq.tail());
     for (const Sge& sge : wr.sges) {

@@ -123,9 +123,10 @@ class Requester {
   void progress(std::uint32_t unacked_psn);
   void response_lost();
   bool under_way(std::uint32_t psn) const;
-  // The next READ or atomic entry that is owed a response, and the PSN owed.
   bool take_response(std::uint32_t psn, std::uint64_t& index);
-  bool expected_response(std::uint64_t& index, std::uint32_t& psn) const;
+  // The next READ or atomic entry that is owed a response, and the PSN owed. False: there is none
+  // that begins before `end_psn`.
+  bool expected_response(std::uint32_t end_psn, std::uint64_t& index, std::uint32_t& psn) const;
 
   QueuePair& qp_;
   std::uint64_t current_ = 0;         // Entry that next_psn belongs to.
