@@ -9,7 +9,9 @@ namespace softhca {
 
 inline constexpr std::uint32_t kDoorbellBytes = 32;
 inline constexpr std::uint32_t kPostSend = 28;  // Its command.
+inline constexpr std::size_t kInWordsAt = 4;
 inline constexpr std::size_t kQpHandleAt = 16;
+inline constexpr std::size_t kRequestsAt = 20;  // How many, and of how many elements.
 // The size of a work request, which is never 0: where it can be seen, so can what is before it.
 inline constexpr std::size_t kWrittenLastAt = 28;
 

@@ -29,6 +29,15 @@ const SystemCallRule* rule_of(std::uint32_t number) {
   return found == architecture->rules.end() ? nullptr : &*found;
 }
 
+// Whether a command of posting names no request, as those of the provider, which lie in its queue.
+bool is_doorbell(const std::uint8_t* command) {
+  static constexpr std::uint8_t nothing[kWrittenLastAt - kRequestsAt] = {};
+  std::uint16_t words;
+  std::memcpy(&words, command + kInWordsAt, sizeof(words));
+  return words * 4 == kDoorbellBytes &&
+         std::memcmp(command + kRequestsAt, nothing, sizeof(nothing)) == 0;
+}
+
 void count_up(int eventfd) { (void)::eventfd_write(eventfd, 1); }
 
 }  // namespace
@@ -165,7 +174,7 @@ void Listener::on_descriptor_call(const Notification& call) {
     const std::size_t got = read_task(call.task, call.arguments[1], command, sizeof(command));
     std::memcpy(&number, command, sizeof(number));
     std::memcpy(&handle, command + kQpHandleAt, sizeof(handle));
-    if (got == sizeof(command) && number == kPostSend) {
+    if (got == sizeof(command) && number == kPostSend && is_doorbell(command)) {
       const int error = known_->doorbells.ring(file.st_ino, handle);
       if (error == 0) {
         answers_.give(call.id, static_cast<std::int64_t>(kDoorbellBytes));

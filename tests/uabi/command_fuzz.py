@@ -18,7 +18,7 @@ import random
 import sys
 
 from softhca.uabi import structures as s
-from softhca.uabi.commands.forms import Created, Handle, In, Out
+from softhca.uabi.commands.forms import Const, Created, Flags, Handle, In, Octets, Out
 from softhca.uabi.commands.table import COMMANDS
 from softhca.uabi.layout import Layout
 
@@ -52,13 +52,13 @@ class Arena:
     """Memory for structures and answers, and pointers to where there is none."""
 
     def __init__(self) -> None:
-        self._pages = mmap.mmap(-1, 64 * PAGE)
+        self._pages = mmap.mmap(-1, 65 * PAGE)
         self.start = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
-        read_only = mmap.mmap(-1, PAGE)
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        address = ctypes.addressof(ctypes.c_char.from_buffer(read_only))
-        self._libc.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(PAGE), mmap.PROT_READ)
-        self._kept = read_only
+        self._read_only = mmap.mmap(-1, PAGE)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._read_only))
+        libc = ctypes.CDLL(None, use_errno=True)
+        for page, rights in ((address, mmap.PROT_READ), (self.start + 64 * PAGE, 0)):
+            libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), rights)
         self.bad = [0, 1, address, 1 << 47, (1 << 64) - 8, self.start + 64 * PAGE - 3, 0xDEAD000]
 
     def put(self, at: int, octets: bytes) -> int:
@@ -235,8 +235,10 @@ class Fuzzer:
                 else:
                     value = int.from_bytes(body, "little")
                 fields = {"length": self.off_by(len(body)), "value": value}
-            case In():
+            case In() | Const() | Flags():
                 fields = {"length": self.off_by(kind.bytes), "value": self.value(kind.name)}
+            case Octets():
+                fields = {"length": self.off_by(kind.least or 16), "value": self.pointer()}
             case Out():
                 fields = {"length": self.off_by(kind.required or 512), "value": self.pointer()}
             case Handle() | Created():

@@ -19,3 +19,10 @@ def test_nearly_right_commands_are_answered_and_nothing_breaks() -> None:
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         assert not done.stderr, f"{done.stdout}\n{done.stderr}"
         assert "done" in done.stdout
+
+
+def test_wrong_commands_get_the_errno_of_the_kernel() -> None:
+    done = run_under(
+        sys.executable, str(Path(__file__).with_name("wrong_commands.py")), check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

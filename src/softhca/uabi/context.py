@@ -54,11 +54,12 @@ class Context:
 
     def channel_of(self, task: int, descriptor: int) -> Channel | None:
         """The completion channel that a descriptor of a program is."""
-        try:
-            inode = os.stat(f"/proc/{task}/fd/{descriptor}").st_ino
-        except OSError:
-            return None
-        return self._channels.get(inode)
+        return self._channels.get(_inode_of(task, descriptor))
+
+    def async_pipe_of(self, task: int, descriptor: int) -> AsyncPipe | None:
+        """The asynchronous events that a descriptor of a program is."""
+        inode = _inode_of(task, descriptor)
+        return next((pipe for pipe in self._async_pipes if pipe.inode == inode), None)
 
     def name_for_events(self, thing: VerbsObject, user_handle: int) -> None:
         """Says what the program calls an object that events may be about."""
@@ -81,3 +82,11 @@ class Context:
             channel.close()
         for pipe in self._async_pipes:
             pipe.close()
+
+
+def _inode_of(task: int, descriptor: int) -> int:
+    """What a descriptor of a program is of; 0, if there is none."""
+    try:
+        return os.stat(f"/proc/{task}/fd/{descriptor}").st_ino
+    except OSError:
+        return 0

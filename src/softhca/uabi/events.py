@@ -19,11 +19,13 @@ class AsyncPipe:
 
     Attributes:
         for_program: That end; -1 once it is given.
+        inode: By which a descriptor of the program is recognised.
     """
 
     def __init__(self) -> None:
         self.for_program, self._writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._writer, False)
+        self.inode = os.fstat(self._writer).st_ino
         self._written: Counter[int] = Counter()
 
     def given(self) -> None:

@@ -21,15 +21,9 @@ T = TypeVar("T")
 
 
 class Objects:
-    """A table of handles. Those of other contexts, or of another kind of object, name nothing.
-
-    Attributes:
-        unknown: The errno for a handle that names nothing: EINVAL, but for the methods of ioctl(2),
-            ENOENT.
-    """
+    """A table of handles. Those of other contexts, or of another kind of object, name nothing."""
 
     def __init__(self) -> None:
-        self.unknown = errno.EINVAL
         self._objects: dict[int, Any] = {}
         self._free: list[int] = []
 
@@ -39,18 +33,22 @@ class Objects:
         self._objects[handle] = thing
         return handle
 
-    def get(self, handle: int, kind: type[T], unknown: int | None = None) -> T:
+    def get(self, handle: int, kind: type[T]) -> T:
         """The object of a handle.
 
         Raises:
-            OSError: `unknown`, if there is none; EINVAL, if it is of another kind.
+            OSError: ENOENT, if there is none; EINVAL, if it is of another kind or cannot be one.
         """
         found = self._objects.get(handle)
-        if found is None:
-            raise refused(self.unknown if unknown is None else unknown, f"{kind.__name__} {handle}")
+        if found is None and not handle >> 63:
+            raise refused(errno.ENOENT, f"{kind.__name__} {handle}")
         if not isinstance(found, kind):
             raise refused(errno.EINVAL, f"{kind.__name__} {handle}")
         return found
+
+    def handles_of(self, kind: type[Any]) -> list[int]:
+        """The handles of all objects of a kind."""
+        return [handle for handle, one in self._objects.items() if isinstance(one, kind)]
 
     def destroy(self, handle: int, kind: type[Any]) -> dict[str, int]:
         """Destroys an object.
@@ -58,7 +56,7 @@ class Objects:
         Raises:
             OSError: ENOENT, if there is none; EBUSY, while something is made of it.
         """
-        told: dict[str, int] = self.get(handle, kind, errno.ENOENT).destroy()
+        told: dict[str, int] = self.get(handle, kind).destroy()
         del self._objects[handle]
         heapq.heappush(self._free, handle)
         return told

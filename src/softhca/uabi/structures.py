@@ -93,13 +93,13 @@ CREATE_CQ = Layout(
 )
 EX_CREATE_CQ = Layout(
     "u64 user_handle; u32 cqe; u32 comp_vector; s32 comp_channel; u32 comp_mask; u32 flags; "
-    "u32 reserved"
+    "u32 zero"
 )
 CREATE_CQ_RESP = Layout("u32 cq_handle; u32 cqe")
 EX_CREATE_CQ_RESP = Layout("u32 cq_handle; u32 cqe; u32 comp_mask; u32 response_length")
 RESIZE_CQ = Layout("u64 response; u32 cq_handle; u32 cqe")
 RESIZE_CQ_RESP = Layout("u32 cqe; u32 reserved")
-EX_MODIFY_CQ = Layout("u32 cq_handle; u32 attr_mask; u16 cq_count; u16 cq_period; u32 reserved")
+EX_MODIFY_CQ = Layout("u32 cq_handle; u32 attr_mask; u16 cq_count; u16 cq_period; u32 zero")
 REQ_NOTIFY_CQ = Layout("u32 cq_handle; u32 solicited_only")
 DESTROY_CQ = Layout("u64 response; u32 cq_handle; u32 reserved")
 DESTROY_CQ_RESP = Layout("u32 comp_events_reported; u32 async_events_reported")
@@ -132,7 +132,7 @@ CREATE_QP = Layout(
 EX_CREATE_QP = Layout(
     f"""
     u64 user_handle; u32 pd_handle; u32 send_cq_handle; u32 recv_cq_handle;
-    u32 srq_handle; {_QP_SIZES}; u8 sq_sig_all; u8 qp_type; u8 is_srq; u8 reserved;
+    u32 srq_handle; {_QP_SIZES}; u8 sq_sig_all; u8 qp_type; u8 is_srq; u8 zero;
     u32 comp_mask; u32 create_flags; u32 rwq_ind_tbl_handle; u32 source_qpn
     """
 )
@@ -168,6 +168,8 @@ _MODIFY_QP = """
 MODIFY_QP = Layout(_MODIFY_QP, qp_dest=QP_DEST)
 EX_MODIFY_QP = Layout(_MODIFY_QP + "; u32 rate_limit; u32 reserved", qp_dest=QP_DEST)
 EX_MODIFY_QP_RESP = Layout("u32 comp_mask; u32 response_length")
+POST_SEND = Layout("u64 response; u32 qp_handle; u32 wr_count; u32 sge_count; u32 wqe_size")
+POST_SEND_RESP = Layout("u32 bad_wr")
 DESTROY_QP = Layout("u64 response; u32 qp_handle; u32 reserved")
 DESTROY_QP_RESP = Layout("u32 events_reported")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from softhca.uabi.structures import RXE_CREATE_AH_RESP
 from softhca.verbs.ah import AH
 from softhca.verbs.attributes import AHAttr
 from softhca.verbs.gid import GID
+
+_ROCE_PORT = 4791
 
 
 @dataclass
@@ -46,6 +49,26 @@ def ah_attr_of(route: Fields, fields: Fields) -> AHAttr:
     )
 
 
+def demand_path(call: Call, attr: AHAttr) -> None:
+    """Refuses a path that no packet can take, as the kernel does that looks for its first hop.
+
+    Raises:
+        OSError: EINVAL, beyond the GID table; ENODATA, for an entry of it that is not in use; what
+            connect(2) says, such as ENETUNREACH.
+    """
+    device = call.context.device
+    source = device.adapter.query_gid(1, attr.sgid_index)
+    if not any(source.raw):
+        raise refused(errno.ENODATA, f"sgid_index {attr.sgid_index}")
+    ours, theirs = source.ip, GID(attr.dgid).ip
+    if ours.version != theirs.version or theirs.is_multicast or theirs.is_unspecified:
+        return
+    family = socket.AF_INET if ours.version == 4 else socket.AF_INET6
+    scope = () if ours.version == 4 else (0, device.interface_index if theirs.is_link_local else 0)
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((str(theirs), _ROCE_PORT, *scope))
+
+
 def fields_of(attr: AHAttr | None) -> dict[str, Any]:
     """The other way round, for struct ib_uverbs_qp_dest."""
     if attr is None or not attr.is_global:
@@ -64,8 +87,12 @@ def fields_of(attr: AHAttr | None) -> dict[str, Any]:
 
 def create_ah(call: Call, request: Fields) -> dict[str, Any]:
     """Creates one; the provider writes its number into send requests."""
+    if request.attr.port_num != 1:
+        raise refused(errno.EINVAL, f"port {request.attr.port_num}")
     pd = call.context.objects.get(request.pd_handle, OwnedPD).pd
-    ah = pd.create_ah(ah_attr_of(request.attr, request.attr))
+    attr = ah_attr_of(request.attr, request.attr)
+    demand_path(call, attr)
+    ah = pd.create_ah(attr)
     return {
         "ah_handle": call.own(OwnedAH(ah)),
         "driver": RXE_CREATE_AH_RESP.pack({"ah_num": ah.handle}),

@@ -21,25 +21,39 @@ def refused(code: int, why: str = "") -> OSError:
     return OSError(code, why or os.strerror(code))
 
 
+def demand_flags(flags: int, allowed: int) -> None:
+    """Refuses flags that nobody knows; EINVAL."""
+    if flags & ~allowed:
+        raise refused(errno.EINVAL, f"flags {flags:#x}")
+
+
 @dataclass
 class Call:
     """One command under way.
 
     Attributes:
         context: The opened device that it is for.
-        driver_in: What the provider passed for its driver.
+        driver_in_at: Where the program has what its provider passes to the driver.
+        driver_in_length: How many bytes that is.
         driver_out_length: Bytes that the provider has room for.
+        rest_at: Where the program has what stands behind the request.
+        rest_length: How many bytes that is.
         before_the_context: Commands that the program may give before it has its context.
         undo: What to do if the program cannot be told of what was made.
+        respond: Tells the program now what a command answers, which is done anyway at its end.
     """
 
     listener: Listener
     asked: Asked
     context: Context
-    driver_in: bytes = b""
+    driver_in_at: int = 0
+    driver_in_length: int = 0
     driver_out_length: int = 0
+    rest_at: int = 0
+    rest_length: int = 0
     before_the_context: frozenset[Handler] = frozenset()
     undo: list[Callable[[], object]] = field(default_factory=list)
+    respond: Callable[[dict[str, Any]], object] = lambda answer: None
 
     def read(self, address: int, length: int) -> bytes:
         """Copies from the program; EFAULT."""
@@ -52,6 +66,23 @@ class Call:
         """Copies to the program; EFAULT."""
         if octets and not self.asked.write(address, octets):
             raise refused(errno.EFAULT)
+
+    def demand_zero(self, address: int, length: int) -> None:
+        """Refuses what a longer structure than ours says; EOPNOTSUPP."""
+        octets = self.asked.read(address, length) if length else b""
+        if octets is None or any(octets):
+            raise refused(errno.EOPNOTSUPP, "more than is known here")
+
+    def read_driver(self, size: int) -> bytes:
+        """What the provider passes; EINVAL, if it passes less than `size`; EFAULT."""
+        if self.driver_in_length < size:
+            raise refused(errno.EINVAL, "too little of the provider")
+        return self.read(self.driver_in_at, size)
+
+    def demand_driver_room(self, size: int) -> None:
+        """Refuses a provider that cannot be told where its queues are; EINVAL."""
+        if self.driver_out_length < size:
+            raise refused(errno.EINVAL, "too little room of the provider")
 
     def give_descriptor(self, descriptor: int) -> int:
         """Gives the program a copy of a descriptor; returns its number there."""

@@ -9,7 +9,7 @@ from typing import Any
 from softhca._adapter import MappedRing
 from softhca.uabi import rings
 from softhca.uabi.channels import Channel
-from softhca.uabi.commands.call import Call, refused
+from softhca.uabi.commands.call import Call, demand_flags, refused
 from softhca.uabi.context import Context
 from softhca.uabi.layout import Fields
 from softhca.uabi.structures import RXE_CREATE_CQ_RESP, RXE_RESIZE_CQ_RESP
@@ -18,6 +18,8 @@ from softhca.verbs.enums import NotifyFlags
 
 _NO_CHANNEL = -1
 _MODERATION = 1  # Of attr_mask: IB_CQ_MODERATE.
+# IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION and _IGNORE_OVERRUN.
+_FLAGS = 3
 
 
 @dataclass
@@ -49,16 +51,20 @@ def create_cq(call: Call, request: Fields) -> dict[str, Any]:
     """Creates a queue in the program's file."""
     context = call.context
     device = context.device
-    if request.get("flags") or request.get("comp_mask"):
-        raise refused(errno.EOPNOTSUPP)
-    if not 0 < request.cqe <= device.max_cqe:
+    if request.get("comp_mask") or request.get("zero"):
         raise refused(errno.EINVAL)
+    if request.comp_vector >= device.adapter.num_comp_vectors:
+        raise refused(errno.EINVAL, f"vector {request.comp_vector}")
     channel = None
     number = request.get("comp_channel", _NO_CHANNEL)
     if number >= 0:
         channel = context.channel_of(call.asked.task, number)
         if channel is None:
             raise refused(errno.EBADF)
+    call.demand_driver_room(RXE_CREATE_CQ_RESP.size)
+    if request.get("flags"):
+        raise refused(errno.EOPNOTSUPP, f"flags {request.flags:#x}")
+    _demand_room(call, request.cqe)
     cq = device.adapter.create_cq(request.cqe, comp_vector=request.comp_vector)
     call.undo.append(cq.close)
     ring = rings.completion_ring(context.file.rings, request.cqe)
@@ -77,11 +83,23 @@ def create_cq(call: Call, request: Fields) -> dict[str, Any]:
     }
 
 
+def create_cq_by_attributes(call: Call, request: Fields) -> dict[str, Any]:
+    """The same in the form of ioctl(2), where flags that nobody knows are wrong."""
+    demand_flags(request.get("flags", 0), _FLAGS)
+    return create_cq(call, request)
+
+
+def _demand_room(call: Call, completions: int) -> None:
+    """Refuses a size that a queue cannot have; EINVAL."""
+    if not 0 < completions <= call.context.device.max_cqe:
+        raise refused(errno.EINVAL, f"{completions} completions")
+
+
 def resize_cq(call: Call, request: Fields) -> dict[str, Any]:
     """Moves what waits to another ring; EINVAL, if it is too small for that."""
     owned = call.context.objects.get(request.cq_handle, OwnedCQ)
-    if not 0 < request.cqe <= call.context.device.max_cqe:
-        raise refused(errno.EINVAL)
+    call.demand_driver_room(RXE_RESIZE_CQ_RESP.size)
+    _demand_room(call, request.cqe)
     ring = rings.completion_ring(call.context.file.rings, request.cqe)
     room = rings.room_in(ring)
     if room > owned.cq.cqe:
@@ -94,10 +112,12 @@ def resize_cq(call: Call, request: Fields) -> dict[str, Any]:
 
 
 def modify_cq(call: Call, request: Fields) -> dict[str, Any]:
-    """Moderates events."""
-    owned = call.context.objects.get(request.cq_handle, OwnedCQ)
-    if request.attr_mask != _MODERATION or request.get("zero"):
+    """Moderates events, which Linux's rxe cannot."""
+    if not request.attr_mask or request.zero:
+        raise refused(errno.EINVAL)
+    if request.attr_mask > _MODERATION:
         raise refused(errno.EOPNOTSUPP)
+    owned = call.context.objects.get(request.cq_handle, OwnedCQ)
     owned.cq.modify(cq_count=request.cq_count, cq_period=request.cq_period)
     return {}
 

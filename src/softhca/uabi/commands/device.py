@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from softhca.uabi.commands.call import Call, refused
+from softhca.uabi.commands.call import Call, demand_flags, refused
 from softhca.uabi.events import AsyncPipe
 from softhca.uabi.layout import Fields
 from softhca.uabi.structures import EX_QUERY_DEVICE_RESP, GID_ENTRY
@@ -26,6 +26,8 @@ _NODE_GUID_BYTES = 8
 # IB_ATOMIC_HCA: atomic among what goes through the adapter, not towards the program's processors.
 _ATOMIC_HCA = 1
 # Counters of bad keys, a system image's GUID, NAKs for receivers that are not ready.
+# What stands where a descriptor's number would if there were one.
+_NO_DESCRIPTOR = 0xFFFFFFFF
 _CAPS_OF_ALL = 1 << 1 | 1 << 2 | 1 << 11 | 1 << 12
 
 
@@ -35,24 +37,27 @@ def _completion_vectors(call: Call) -> int:
 
 def get_context_and_events(call: Call, request: Fields) -> dict[str, Any]:
     """The oldest way: the context and the descriptor of its events at once."""
+    vectors = {"num_comp_vectors": _completion_vectors(call)}
     if call.context.is_initialized:
-        raise refused(errno.EINVAL)
+        call.respond({"async_fd": _NO_DESCRIPTOR, **vectors})
+        raise refused(errno.EINVAL, "it has a context")
     call.context.is_initialized = True
-    fd = _give_async_events(call)
-    return {"async_fd": fd, "num_comp_vectors": _completion_vectors(call)}
+    return {"async_fd": _give_async_events(call), **vectors}
 
 
 def get_context(call: Call, request: Fields) -> dict[str, Any]:
     """The context alone."""
+    answer = query_context(call, request)
     if call.context.is_initialized:
-        raise refused(errno.EINVAL)
+        call.respond(answer)
+        raise refused(errno.EINVAL, "it has a context")
     call.context.is_initialized = True
-    # IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS: flags that are hints may be passed.
-    return {"num_comp_vectors": _completion_vectors(call), "core_support": 1}
+    return answer
 
 
 def query_context(call: Call, request: Fields) -> dict[str, Any]:
-    """What `get_context` said, to whoever imported the context."""
+    """What `get_context` said, to whoever imported the context, which Linux's rxe cannot."""
+    # IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS: flags that are hints may be passed.
     return {"num_comp_vectors": _completion_vectors(call), "core_support": 1}
 
 
@@ -130,6 +135,8 @@ def ex_query_device(call: Call, request: Fields) -> dict[str, Any]:
     """The same and more: capabilities of 64 bits. Of what else is asked there is nothing here."""
     if request.comp_mask or request.zero:
         raise refused(errno.EINVAL)
+    if call.driver_in_length or call.driver_out_length:
+        raise refused(errno.EINVAL, "the driver has nothing to add")
     return {
         "base": query_device(call, request),
         "response_length": EX_QUERY_DEVICE_RESP.size,
@@ -177,23 +184,22 @@ def _gid_entry(call: Call, index: int, raw: bytes) -> dict[str, Any]:
 
 def query_gid_table(call: Call, request: Fields) -> dict[str, Any]:
     """The entries of all ports that are in use."""
-    size = request.entry_size
-    if request.flags:
-        raise refused(errno.EINVAL)
-    if size % 8 or size < GID_ENTRY.size:
-        raise refused(errno.EINVAL)
+    size, room = request.entry_size, request.room_of_entries
+    demand_flags(request.get("flags", 0), 0)
+    # Entries may be shorter than ours, or longer.
+    if not size or room % size or not room:
+        raise refused(errno.EINVAL, f"{room} bytes for entries of {size}")
     used = call.context.device.used_gids()
-    if len(used) * size > request.room_of_entries:
-        raise refused(errno.EINVAL)
-    packed = (GID_ENTRY.pack(_gid_entry(call, *entry)).ljust(size, b"\0") for entry in used)
+    if len(used) * size > room:
+        raise refused(errno.EINVAL, f"{len(used)} entries of {size} bytes")
+    packed = (GID_ENTRY.pack(_gid_entry(call, *entry))[:size].ljust(size, b"\0") for entry in used)
     return {"entries": b"".join(packed), "count": len(used)}
 
 
 def query_gid_entry(call: Call, request: Fields) -> dict[str, Any]:
     """One entry: EINVAL beyond the table, ENODATA where it is not in use."""
     adapter = call.context.device.adapter
-    if request.flags:
-        raise refused(errno.EINVAL)
+    demand_flags(request.flags, 0)
     raw = adapter.query_gid(request.port_num, request.gid_index).raw
     if not any(raw):
         raise refused(errno.ENODATA)

@@ -21,16 +21,20 @@ class Write:
     Attributes:
         number: Of ib_uverbs_write_cmds.
         extended: Of the newer kind, whose structures may grow.
+        driver: Of those of the older kind: what stands behind the structures is the provider's.
         required: Bytes of the request that must be there; by default all.
         promised: Bytes of the response that there must be room for; by default all.
+        has_rest: What stands behind the request is the command's.
     """
 
     number: int
     request: Layout
     response: Layout = NOTHING
     extended: bool = False
+    driver: bool = False
     required: int | None = None
     promised: int | None = None
+    has_rest: bool = False
 
     @property
     def least_request(self) -> int:
@@ -45,7 +49,10 @@ class Write:
 
 @dataclass(frozen=True)
 class In:
-    """An attribute that is a number of the request, or a structure merged into it."""
+    """An attribute that is a number of the request, or a structure merged into it.
+
+    A number is exactly as long as it is; a structure may be longer, with zeros.
+    """
 
     number: int
     name: str
@@ -55,20 +62,63 @@ class In:
 
 
 @dataclass(frozen=True)
-class Handle:
-    """An attribute that names an object of the context."""
+class Const:
+    """An attribute that is a number in eight bytes, whatever `most` of it there may be."""
 
     number: int
     name: str
+    most: int = 0xFFFFFFFF
+    bytes: int = 8
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Flags:
+    """An attribute that is a set of flags, in four bytes or eight."""
+
+    number: int
+    name: str
+    bytes: int = 4
+    optional: bool = True
+
+
+@dataclass(frozen=True)
+class Octets:
+    """An attribute of bytes that the request gets as where they lie.
+
+    Attributes:
+        least: Bytes that must be there.
+        is_copied: They are read at once.
+    """
+
+    number: int
+    name: str
+    least: int = 0
+    optional: bool = True
+    is_copied: bool = False
+
+
+@dataclass(frozen=True)
+class Handle:
+    """An attribute that names an object of the context.
+
+    Attributes:
+        kind: Of the object; None for a kind that this device has none of.
+    """
+
+    number: int
+    name: str
+    kind: type[Any] | None
     optional: bool = False
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """An attribute that is a descriptor of the program."""
+    """An attribute that is a descriptor of the program: of a channel, or of asynchronous events."""
 
     number: int
     name: str
+    is_channel: bool = False
     optional: bool = True
 
 
@@ -78,6 +128,7 @@ class Created:
 
     number: int
     name: str
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +137,8 @@ class Out:
 
     Attributes:
         bytes: Of a number; None for bytes of any length.
-        least: Bytes that there must be room for; by default all.
+        exact: There must be room for just as much: of numbers, and of structures that never grow.
+        least: Bytes that there must be room for, where any length will do.
     """
 
     number: int
@@ -94,26 +146,37 @@ class Out:
     layout: Layout | None = None
     bytes: int | None = 4
     optional: bool = False
-    least: int | None = None
+    exact: bool = False
+    least: int = 0
 
     @property
     def required(self) -> int:
         """Bytes that there must be room for."""
-        if self.least is not None:
-            return self.least
-        return self.layout.size if self.layout is not None else self.bytes or 0
+        if self.layout is not None:
+            return self.layout.size
+        return self.least if self.bytes is None else self.bytes
+
+    def fits(self, room: int) -> bool:
+        """Whether an attribute may be as long."""
+        is_number = self.layout is None and self.bytes is not None
+        return room == self.required if self.exact or is_number else room >= self.required
 
 
-Attribute = In | Handle | Descriptor | Created | Out
+Attribute = In | Const | Flags | Octets | Handle | Descriptor | Created | Out
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method of ioctl(2)."""
+    """A method of ioctl(2).
+
+    Attributes:
+        driver: Whether there are attributes of the provider's besides.
+    """
 
     object_id: int
     method_id: int
     attributes: tuple[Attribute, ...]
+    driver: bool = False
 
 
 @dataclass(frozen=True)

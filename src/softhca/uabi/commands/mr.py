@@ -18,6 +18,9 @@ from softhca.verbs.pd import PD
 
 # Flags that a device may ignore: IB_ACCESS_OPTIONAL_RANGE.
 _OPTIONAL = 0x3FF00000
+# Flags that there are besides: up to IB_ACCESS_HUGETLB.
+_KNOWN = 0xFF
+_REMOTE_WRITES = Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
 _WRITES = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
 _PAGE = 4096
 
@@ -25,7 +28,7 @@ _PAGE = 4096
 class ProgramMR(VerbsObject):
     """A region of a program's memory."""
 
-    __slots__ = ("handle", "lkey", "rkey")
+    __slots__ = ("handle", "iova", "length", "lkey", "rkey")
 
     kind = "mr"
 
@@ -41,6 +44,8 @@ class ProgramMR(VerbsObject):
         self.handle = info.handle
         self.lkey = info.lkey
         self.rkey = info.rkey
+        self.length = request.length
+        self.iova = request.hca_va
         super().__init__(pd._hca, pd)
 
     def _destroy(self) -> None:
@@ -77,14 +82,32 @@ class OwnedMW:
 def reg_mr(call: Call, request: Fields) -> dict[str, Any]:
     """Registers memory of the program; EFAULT where it has none, or may not write it."""
     access = request.access_flags & ~_OPTIONAL
-    if (request.start ^ request.hca_va) % _PAGE or not request.length:
-        raise refused(errno.EINVAL)
-    if access & Access.ON_DEMAND:
-        raise refused(errno.EOPNOTSUPP, "no on-demand paging")
+    if (request.start ^ request.hca_va) % _PAGE:
+        raise refused(errno.EINVAL, "start and hca_va")
+    _demand_rights(access)
     pd = call.context.objects.get(request.pd_handle, OwnedPD).pd
     demand_mapped(call.asked.process, request.start, request.length, bool(access & _WRITES))
     mr = ProgramMR(pd, call, request, access)
     return {"mr_handle": call.own(OwnedMR(mr)), "lkey": mr.lkey, "rkey": mr.rkey}
+
+
+def _demand_rights(access: int) -> None:
+    """Refuses rights that contradict each other, as ib_check_mr_access() does."""
+    if access & ~_KNOWN or (access & _REMOTE_WRITES and not access & Access.LOCAL_WRITE):
+        raise refused(errno.EINVAL, f"access_flags {access:#x}")
+    if access & Access.ON_DEMAND:
+        raise refused(errno.EOPNOTSUPP, "no on-demand paging")
+
+
+def query_mr(call: Call, request: Fields) -> dict[str, Any]:
+    """What whoever imported a region has to know of it."""
+    mr = call.context.objects.get(request.mr_handle, OwnedMR).mr
+    return {"lkey": mr.lkey, "rkey": mr.rkey, "length": mr.length, "iova": mr.iova}
+
+
+def no_such_region(call: Call, request: Fields) -> dict[str, Any]:
+    """EOPNOTSUPP, for what the provider has no regions of: pages on demand, and dma-buf."""
+    raise refused(errno.EOPNOTSUPP)
 
 
 def dereg_mr(call: Call, request: Fields) -> dict[str, Any]:

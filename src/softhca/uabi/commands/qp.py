@@ -8,10 +8,11 @@ from typing import Any
 
 from softhca._adapter import MappedRing
 from softhca.uabi import rings
-from softhca.uabi.commands.addresses import ah_attr_of, fields_of
+from softhca.uabi.commands.addresses import ah_attr_of, demand_path, fields_of
 from softhca.uabi.commands.call import Call, refused
 from softhca.uabi.commands.cq import OwnedCQ
 from softhca.uabi.commands.pd import OwnedPD
+from softhca.uabi.commands.qp_wishes import judge_given, judge_written
 from softhca.uabi.commands.srq import OwnedSRQ
 from softhca.uabi.context import Context
 from softhca.uabi.layout import Fields
@@ -21,10 +22,17 @@ from softhca.verbs.enums import Access, MigState, Mtu, QPAttrMask, QPState, QPTy
 from softhca.verbs.gid import GID
 from softhca.verbs.qp import QP
 
-# Those that the provider knows, and we.
-_TYPES = {QPType.RC, QPType.UC, QPType.UD}
 _ALL_ATTRIBUTES = (1 << 21) - 1
 _RATE_LIMIT = 1 << 25
+# Rights that a queue pair gives; Linux ignores all others.
+_RIGHTS = (
+    Access.LOCAL_WRITE
+    | Access.REMOTE_WRITE
+    | Access.REMOTE_READ
+    | Access.REMOTE_ATOMIC
+    | Access.MW_BIND
+    | Access.FLUSH_GLOBAL
+)
 # Fields of struct ib_uverbs_modify_qp that are fields of QPAttr by the same name.
 _NUMBERS = (
     "qkey",
@@ -85,17 +93,24 @@ class OwnedQP:
 
 def create_qp(call: Call, request: Fields) -> dict[str, Any]:
     """Creates a queue pair whose queues lie in the program's file."""
+    judge_written(call, request)
+    return _create(call, request)
+
+
+def create_qp_by_attributes(call: Call, request: Fields) -> dict[str, Any]:
+    """The same in the form of ioctl(2), where what is not there is not given."""
+    judge_given(call, request)
+    return _create(call, request)
+
+
+def _create(call: Call, request: Fields) -> dict[str, Any]:
     context = call.context
-    if request.get("comp_mask") or request.get("create_flags") or request.get("source_qpn"):
-        raise refused(errno.EOPNOTSUPP)
-    if request.qp_type not in _TYPES:
-        raise refused(errno.EOPNOTSUPP, f"type {request.qp_type}")
     objects = context.objects
     pd = objects.get(request.pd_handle, OwnedPD).pd
     srq = objects.get(request.srq_handle, OwnedSRQ).srq if request.is_srq else None
     send_cq = objects.get(request.send_cq_handle, OwnedCQ).cq
     recv_cq = objects.get(request.recv_cq_handle, OwnedCQ).cq
-    caps, send_ring, receive_ring = _queues(context, request, has_srq=srq is not None)
+    caps, send_ring, receive_ring = _queues(call, request, has_srq=srq is not None)
     qp = pd.create_qp(
         QPType(request.qp_type),
         send_cq=send_cq,
@@ -121,13 +136,18 @@ def create_qp(call: Call, request: Fields) -> dict[str, Any]:
 
 
 def _queues(
-    context: Context, request: Fields, *, has_srq: bool
+    call: Call, request: Fields, *, has_srq: bool
 ) -> tuple[dict[str, int], MappedRing, MappedRing | None]:
     """Rings for a queue pair, and the sizes that they come to."""
-    device = context.device
+    context, device = call.context, call.context.device
     rings.demand_within(request.max_send_wr, device.max_qp_wr)
     rings.demand_within(request.max_send_sge, device.max_sge)
+    if not has_srq:
+        rings.demand_within(request.max_recv_wr, device.max_qp_wr)
+        rings.demand_within(request.max_recv_sge, device.max_sge)
     rings.demand_within(request.max_inline_data, device.max_inline_data)
+    if call.driver_in_length:
+        raise refused(errno.EINVAL, "the driver wants to know nothing")
     payload = rings.send_payload(max(request.max_send_sge, 1), request.max_inline_data)
     send_ring = rings.send_ring(context.file.rings, request.max_send_wr, payload)
     caps = {
@@ -139,28 +159,10 @@ def _queues(
     }
     if has_srq:
         return caps, send_ring, None
-    rings.demand_within(request.max_recv_wr, device.max_qp_wr)
-    rings.demand_within(request.max_recv_sge, device.max_sge)
     entries = max(request.max_recv_sge, 1)
     receive_ring = rings.receive_ring(context.file.rings, request.max_recv_wr, entries)
     caps |= {"max_recv_wr": rings.room_in(receive_ring), "max_recv_sge": entries}
     return caps, send_ring, receive_ring
-
-
-def create_qp_by_attributes(call: Call, request: Fields) -> dict[str, Any]:
-    """The same in the form of ioctl(2), where what is not there is not given."""
-    if "rwq_ind_tbl_handle" in request or "xrcd_handle" in request:
-        raise refused(errno.EOPNOTSUPP)
-    flags = request.pop("flags", 0)
-    sig_all = 1 << 12  # IB_UVERBS_QP_CREATE_SQ_SIG_ALL
-    if flags & ~sig_all:
-        raise refused(errno.EOPNOTSUPP)
-    request["sq_sig_all"] = bool(flags & sig_all)
-    request["is_srq"] = "srq_handle" in request
-    request["qp_type"] = request.type
-    for name in ("pd_handle", "send_cq_handle", "recv_cq_handle"):
-        request.setdefault(name, 0xFFFFFFFF)
-    return create_qp(call, request)
 
 
 def destroy_qp(call: Call, request: Fields) -> dict[str, Any]:
@@ -170,34 +172,64 @@ def destroy_qp(call: Call, request: Fields) -> dict[str, Any]:
 
 def modify_qp(call: Call, request: Fields) -> dict[str, Any]:
     """Changes attributes or the state."""
+    if request.attr_mask & ~_ALL_ATTRIBUTES:
+        raise refused(errno.EOPNOTSUPP, f"attr_mask {request.attr_mask:#x}")
+    return _modify(call, request)
+
+
+def ex_modify_qp(call: Call, request: Fields) -> dict[str, Any]:
+    """The same; a rate limit is known of, and nothing that we have."""
+    if request.attr_mask & ~(_ALL_ATTRIBUTES | _RATE_LIMIT):
+        raise refused(errno.EOPNOTSUPP, f"attr_mask {request.attr_mask:#x}")
+    return {**_modify(call, request), "response_length": 8}
+
+
+def _modify(call: Call, request: Fields) -> dict[str, Any]:
     owned = call.context.objects.get(request.qp_handle, OwnedQP)
     mask = request.attr_mask
-    if mask & ~_ALL_ATTRIBUTES:
-        raise refused(errno.EOPNOTSUPP)
-    owned.qp.modify(_attributes(request, mask), mask)
-    return {"response_length": 8}
+    _judge_ports(request, mask)
+    attributes = _attributes(call, request, mask)
+    if mask & _RATE_LIMIT:
+        raise refused(errno.EOPNOTSUPP, "there is no rate limit")
+    owned.qp.modify(attributes, mask)
+    return {}
 
 
-def _attributes(request: Fields, mask: int) -> QPAttr:
+def _judge_ports(request: Fields, mask: int) -> None:
+    """Refuses ports that there are not, as modify_qp() does before it looks at paths; EINVAL."""
+    ports = {1}
+    if mask & QPAttrMask.PORT:
+        ports.add(request.port_num)
+    if mask & QPAttrMask.AV:
+        ports.add(request.dest.port_num)
+    if mask & QPAttrMask.ALT_PATH:
+        ports |= {request.alt_port_num, request.alt_dest.port_num}
+    if len(ports) > 1:
+        raise refused(errno.EINVAL, f"ports {ports}")
+
+
+def _attributes(call: Call, request: Fields, mask: int) -> QPAttr:
     attr = QPAttr(**{name: request[name] for name in _NUMBERS})
     attr.dest_qp_num = request.dest_qp_num & 0xFFFFFF
     attr.rq_psn &= 0xFFFFFF
     attr.sq_psn &= 0xFFFFFF
-    attr.qp_access_flags = Access(request.qp_access_flags)
+    attr.qp_access_flags = Access(request.qp_access_flags & _RIGHTS)
     attr.en_sqd_async_notify = bool(request.en_sqd_async_notify)
     # Values that are none of an enumeration's are for modify() to refuse, by the mask.
     if mask & QPAttrMask.STATE:
         attr.qp_state = _member(QPState, request.qp_state)
     if mask & QPAttrMask.CUR_STATE:
         attr.cur_qp_state = _member(QPState, request.cur_qp_state)
+    if mask & QPAttrMask.AV:
+        attr.ah_attr = ah_attr_of(request.dest, request.dest)
+        demand_path(call, attr.ah_attr)
+    if mask & QPAttrMask.ALT_PATH:
+        attr.alt_ah_attr = ah_attr_of(request.alt_dest, request.alt_dest)
+        demand_path(call, attr.alt_ah_attr)
     if mask & QPAttrMask.PATH_MTU:
         attr.path_mtu = _member(Mtu, request.path_mtu)
     if mask & QPAttrMask.PATH_MIG_STATE:
         attr.path_mig_state = _member(MigState, request.path_mig_state)
-    if mask & QPAttrMask.AV:
-        attr.ah_attr = ah_attr_of(request.dest, request.dest)
-    if mask & QPAttrMask.ALT_PATH:
-        attr.alt_ah_attr = ah_attr_of(request.alt_dest, request.alt_dest)
     return attr
 
 

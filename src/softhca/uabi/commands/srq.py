@@ -9,14 +9,17 @@ from typing import Any
 from softhca._adapter import MappedRing
 from softhca.uabi import rings
 from softhca.uabi.commands.call import Call, refused
+from softhca.uabi.commands.cq import OwnedCQ
 from softhca.uabi.commands.pd import OwnedPD
 from softhca.uabi.context import Context
 from softhca.uabi.layout import Fields
-from softhca.uabi.structures import RXE_CREATE_SRQ_RESP
+from softhca.uabi.structures import RXE_CREATE_SRQ_RESP, RXE_MODIFY_SRQ
 from softhca.verbs.enums import SRQAttrMask
 from softhca.verbs.srq import SRQ
 
-_BASIC = 0  # IB_SRQT_BASIC; the provider has no other.
+# enum ib_srq_type; the provider has the first alone.
+_BASIC, _XRC, _TAG_MATCHING = range(3)
+_WITH_CQ = {_XRC, _TAG_MATCHING}
 
 
 @dataclass
@@ -37,16 +40,23 @@ def create_srq(call: Call, request: Fields) -> dict[str, Any]:
     """Creates a queue in the program's file."""
     context = call.context
     device = context.device
-    if request.get("srq_type", _BASIC) != _BASIC:
-        raise refused(errno.EOPNOTSUPP)
+    kind = request.get("srq_type", _BASIC)
+    if kind == _XRC:
+        raise refused(errno.EINVAL, "there are no XRC domains")
+    if kind in _WITH_CQ:
+        context.objects.get(request.cq_handle, OwnedCQ)
     pd = context.objects.get(request.pd_handle, OwnedPD).pd
+    call.demand_driver_room(RXE_CREATE_SRQ_RESP.size)
+    if kind != _BASIC:
+        raise refused(errno.EOPNOTSUPP, f"srq_type {kind}")
     if not 0 < request.max_wr <= device.max_srq_wr:
-        raise refused(errno.EINVAL)
-    rings.demand_within(request.srq_limit, request.max_wr)
+        raise refused(errno.EINVAL, f"max_wr {request.max_wr}")
     rings.demand_within(request.max_sge, device.max_sge)
     ring = rings.receive_ring(context.file.rings, request.max_wr, max(request.max_sge, 1))
+    # A limit beyond the room is one that the first receive to be taken falls below.
+    limit = min(request.srq_limit, rings.room_in(ring))
     srq = pd.create_srq(
-        max_wr=rings.room_in(ring), max_sge=max(request.max_sge, 1), srq_limit=request.srq_limit
+        max_wr=rings.room_in(ring), max_sge=max(request.max_sge, 1), srq_limit=limit
     )
     call.undo.append(srq.close)
     device.hca.map_srq(srq.handle, ring)
@@ -61,13 +71,32 @@ def create_srq(call: Call, request: Fields) -> dict[str, Any]:
     }
 
 
+def create_srq_by_attributes(call: Call, request: Fields) -> dict[str, Any]:
+    """The same in the form of ioctl(2), where what a type needs may not be given."""
+    kind = request.srq_type
+    if kind in _WITH_CQ and "cq_handle" not in request:
+        raise refused(errno.ENOENT, "no CQ")
+    if kind == _XRC and "xrcd_handle" not in request:
+        raise refused(errno.ENOENT, "no XRC domain")
+    if kind == _TAG_MATCHING and "max_num_tags" not in request:
+        raise refused(errno.ENOENT, "no number of tags")
+    if kind > _TAG_MATCHING:
+        raise refused(errno.EINVAL, f"srq_type {kind}")
+    return create_srq(call, request)
+
+
 def modify_srq(call: Call, request: Fields) -> dict[str, Any]:
     """Arms the limit. Resizing is not offered."""
     owned = call.context.objects.get(request.srq_handle, OwnedSRQ)
-    if request.attr_mask & ~(SRQAttrMask.LIMIT | SRQAttrMask.MAX_WR):
-        raise refused(errno.EINVAL)
+    call.read_driver(RXE_MODIFY_SRQ.size)
     if request.attr_mask & SRQAttrMask.MAX_WR:
-        raise refused(errno.EOPNOTSUPP)
+        limit = owned.srq.query().srq_limit
+        if not 0 < request.max_wr <= call.context.device.max_srq_wr or request.max_wr < limit:
+            raise refused(errno.EINVAL, f"max_wr {request.max_wr}")
+    if request.attr_mask & SRQAttrMask.LIMIT:
+        rings.demand_within(request.srq_limit, rings.room_in(owned.ring))
+    if request.attr_mask & SRQAttrMask.MAX_WR:
+        raise refused(errno.EOPNOTSUPP, "shared receive queues keep their size")
     if request.attr_mask & SRQAttrMask.LIMIT:
         owned.srq.modify(srq_limit=request.srq_limit)
     return {}

@@ -1,17 +1,19 @@
 """Commands in the older form: a header and a structure that a program writes to the device.
 
 Lengths are judged as by the kernel's verify_hdr(): what is wrong with the header is EINVAL, what is
-too short is ENOSPC.
+too short is ENOSPC. Only then is anything read or written.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from typing import Any
 
 from softhca.uabi.commands.call import Call, refused
 from softhca.uabi.commands.forms import Handler, Write
-from softhca.uabi.structures import EXTENDED_HEADER, WRITE_HEADER
+from softhca.uabi.layout import Fields
+from softhca.uabi.structures import EXTENDED_HEADER, NOTHING, WRITE_HEADER
 
 EXTENDED = 1 << 31
 _COMMAND_MASK = 0xFF
@@ -20,21 +22,24 @@ DESTROY_CQ = 20
 # By the number, with EXTENDED for those of the newer kind.
 WriteTable = Mapping[int, tuple[Handler, Write]]
 
-_LONGEST = 65536 * 16
+# One more than the last command that the kernel has for rxe: from there on it looks at no header.
+_COMMANDS = 40
+_EXTENDED_COMMANDS = 27
+# Behind the addresses of programs; what reaches beyond is EFAULT before anything else is looked at.
+_ADDRESSES_END = 1 << 56
 
 
 def run_write(call: Call, table: WriteTable) -> int:
     """Does the command that a program writes; returns the bytes that it is told it wrote."""
     _, address, count = call.asked.arguments[:3]
-    if count < WRITE_HEADER.size or count > _LONGEST:
+    if count < WRITE_HEADER.size:
         raise refused(errno.EINVAL)
-    octets = call.read(address, count)
-    header = WRITE_HEADER.unpack(octets)
+    header = WRITE_HEADER.unpack(call.read(address, WRITE_HEADER.size))
     handler, form = find(table, header.command)
     if form.extended:
-        _run_extended(call, handler, form, octets)
+        _run_extended(call, handler, form, header)
     else:
-        _run_plain(call, handler, form, octets)
+        _run_plain(call, handler, form, header)
     return int(count)
 
 
@@ -43,42 +48,57 @@ def find(table: WriteTable, command: int) -> tuple[Handler, Write]:
     if command & ~(_COMMAND_MASK | EXTENDED):
         raise refused(errno.EINVAL)
     found = table.get(command)
-    if found is None:
-        raise refused(errno.EOPNOTSUPP, f"command {command:#x}")
-    return found
+    if found is not None:
+        return found
+    if command & _COMMAND_MASK < (_EXTENDED_COMMANDS if command & EXTENDED else _COMMANDS):
+        return _unsupported, Write(command & _COMMAND_MASK, NOTHING)
+    raise refused(errno.EOPNOTSUPP, f"command {command:#x}")
 
 
-def _run_plain(call: Call, handler: Handler, form: Write, octets: bytes) -> None:
-    header = WRITE_HEADER.unpack(octets)
-    if header.in_words * 4 != len(octets):
+def _unsupported(call: Call, request: Fields) -> dict[str, Any]:
+    raise refused(errno.EOPNOTSUPP, "there is no such command")
+
+
+def _run_plain(call: Call, handler: Handler, form: Write, header: Fields) -> None:
+    _, address, count = call.asked.arguments[:3]
+    if header.in_words * 4 != count:
         raise refused(errno.EINVAL)
+    start, length = address + WRITE_HEADER.size, count - WRITE_HEADER.size
+    # Two releases of rdma-core say of this one command that it is shorter than it is.
+    if form.number == DESTROY_CQ and count == 16:
+        length = form.request.size
     room = header.out_words * 4
-    body = octets[WRITE_HEADER.size :]
-    # Two releases of rdma-core say of this one command that it is shorter than they mean.
-    short_destroy = form.number == DESTROY_CQ and len(octets) == 16
-    if (len(body) < form.least_request and not short_destroy) or room < form.least_response:
+    if length < form.least_request or room < form.least_response:
         raise refused(errno.ENOSPC)
-    call.driver_in = body[form.request.size :]
-    call.driver_out_length = max(0, room - form.response.size)
-    request = form.request.unpack(body)
-    answer = call.run(handler, request)
-    # What has an answer begins with the pointer to it.
-    if form.response.size and room and "response" in request:
-        packed = form.response.pack(answer) + answer.get("driver", b"")
-        call.write(request.response, packed[:room])
+    if form.driver:
+        call.driver_in_at = start + form.request.size
+        call.driver_in_length = length - form.request.size
+        length = form.request.size
+        call.driver_out_length = room - form.response.size
+        room = form.response.size
+    request = read_request(call, form, start, length)
+
+    def respond(answer: dict[str, Any]) -> None:
+        # What has an answer begins with the pointer to it.
+        if form.response.size:
+            packed = packed_response(form, answer, room)
+            driver = answer.get("driver", b"")[: call.driver_out_length]
+            call.write(request.response, packed + driver)
+
+    call.respond = respond
+    respond(call.run(handler, request))
 
 
-def _run_extended(call: Call, handler: Handler, form: Write, octets: bytes) -> None:
-    header = WRITE_HEADER.unpack(octets)
-    start = WRITE_HEADER.size + EXTENDED_HEADER.size
-    if len(octets) < start:
+def _run_extended(call: Call, handler: Handler, form: Write, header: Fields) -> None:
+    _, address, count = call.asked.arguments[:3]
+    start = address + WRITE_HEADER.size + EXTENDED_HEADER.size
+    if count < WRITE_HEADER.size + EXTENDED_HEADER.size:
         raise refused(errno.EINVAL)
-    more = EXTENDED_HEADER.unpack(octets[WRITE_HEADER.size :])
-    body = octets[start:]
-    if (header.in_words + more.provider_in_words) * 8 != len(body):
+    more = EXTENDED_HEADER.unpack(call.read(address + WRITE_HEADER.size, EXTENDED_HEADER.size))
+    length, driver_length = header.in_words * 8, more.provider_in_words * 8
+    if start + length + driver_length != address + count:
         raise refused(errno.EINVAL)
-    core = body[: header.in_words * 8]
-    if len(core) < form.least_request:
+    if length < form.least_request:
         raise refused(errno.ENOSPC)
     if more.zero:
         raise refused(errno.EINVAL)
@@ -87,22 +107,36 @@ def _run_extended(call: Call, handler: Handler, form: Write, octets: bytes) -> N
         raise refused(errno.EINVAL)
     if more.response and room < form.least_response:
         raise refused(errno.ENOSPC)
-    demand_zero(core[form.request.size :])
-    call.driver_in = body[header.in_words * 8 :]
+    if more.response + room + driver_room > _ADDRESSES_END:
+        raise refused(errno.EFAULT)
+    call.driver_in_at, call.driver_in_length = start + length, driver_length
     call.driver_out_length = driver_room
-    answer = call.run(handler, form.request.unpack(core))
-    if more.response:
-        call.write(more.response, packed_response(form, answer, room))
-        call.write(more.response + room, answer.get("driver", b"")[:driver_room])
+
+    def respond(answer: dict[str, Any]) -> None:
+        if more.response and form.response.size:
+            call.write(more.response, packed_response(form, answer, room))
+            call.write(more.response + room, answer.get("driver", b"")[:driver_room])
+
+    call.respond = respond
+    respond(call.run(handler, read_request(call, form, start, length)))
 
 
-def packed_response(form: Write, answer: dict[str, object], room: int) -> bytes:
-    """As much of a response as there is room for; in all of the room of an extended one."""
+def read_request(call: Call, form: Write, address: int, length: int) -> Fields:
+    """Reads a request, as uverbs_request() does.
+
+    Raises:
+        OSError: EFAULT; EOPNOTSUPP, if it is longer than ours and says something there.
+    """
+    size = form.request.size
+    octets = call.read(address, min(length, size))
+    if form.has_rest:
+        call.rest_at, call.rest_length = address + size, length - size
+    else:
+        call.demand_zero(address + size, length - size if length > size else 0)
+    return form.request.unpack(octets)
+
+
+def packed_response(form: Write, answer: dict[str, Any], room: int) -> bytes:
+    """As much of a response as there is room for, and zeros in the rest of the room."""
     packed = form.response.pack({"response_length": min(room, form.response.size), **answer})
-    return packed[:room].ljust(room if form.extended else 0, b"\0")
-
-
-def demand_zero(tail: bytes) -> None:
-    """Refuses what a longer structure than ours says; EOPNOTSUPP."""
-    if any(tail):
-        raise refused(errno.EOPNOTSUPP)
+    return packed[:room].ljust(room, b"\0")
