@@ -17,6 +17,27 @@ bool goes_by_number(const ForeignMemory& memory, std::uint64_t address, std::siz
          pread(memory.file, &byte, 1, static_cast<off_t>(address)) == 1;
 }
 
+// Reads or writes, as the two calls do: the one by the process's number, the other by its file.
+template <class ByNumber, class ByFile>
+bool move(const ForeignMemory& memory, std::uint64_t address, std::uint8_t* at, std::size_t bytes,
+          ByNumber by_number, ByFile by_file) {
+  if (goes_by_number(memory, address, bytes)) {
+    const iovec here{at, bytes};
+    const iovec there{reinterpret_cast<void*>(address), bytes};
+    const ssize_t moved = by_number(memory.process, &here, 1, &there, 1, 0);
+    if (moved == static_cast<ssize_t>(bytes)) return true;
+  }
+  while (bytes > 0) {
+    const ssize_t moved = by_file(memory.file, at, bytes, static_cast<off_t>(address));
+    if (moved <= 0) return false;
+    const auto count = static_cast<std::size_t>(moved);
+    address += count;
+    at += count;
+    bytes -= count;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::uint64_t next_foreign_number() {
@@ -30,43 +51,13 @@ bool foreign_is_gone(const ForeignMemory& memory) {
 }
 
 bool read_foreign(const ForeignMemory& memory, std::uint64_t address, ByteSpan to) {
-  if (goes_by_number(memory, address, to.size())) {
-    const iovec here{to.data(), to.size()};
-    const iovec there{reinterpret_cast<void*>(address), to.size()};
-    const ssize_t got = process_vm_readv(memory.process, &here, 1, &there, 1, 0);
-    if (got == static_cast<ssize_t>(to.size())) {
-      return true;
-    }
-  }
-  while (!to.empty()) {
-    const ssize_t got = pread(memory.file, to.data(), to.size(), static_cast<off_t>(address));
-    if (got <= 0) {
-      return false;
-    }
-    address += static_cast<std::uint64_t>(got);
-    to = to.subspan(static_cast<std::size_t>(got));
-  }
-  return true;
+  return move(memory, address, to.data(), to.size(), process_vm_readv, pread);
 }
 
 bool write_foreign(const ForeignMemory& memory, std::uint64_t address, ByteView from) {
-  if (goes_by_number(memory, address, from.size())) {
-    const iovec here{const_cast<std::uint8_t*>(from.data()), from.size()};
-    const iovec there{reinterpret_cast<void*>(address), from.size()};
-    const ssize_t put = process_vm_writev(memory.process, &here, 1, &there, 1, 0);
-    if (put == static_cast<ssize_t>(from.size())) {
-      return true;
-    }
-  }
-  while (!from.empty()) {
-    const ssize_t put = pwrite(memory.file, from.data(), from.size(), static_cast<off_t>(address));
-    if (put <= 0) {
-      return false;
-    }
-    address += static_cast<std::uint64_t>(put);
-    from = from.subspan(static_cast<std::size_t>(put));
-  }
-  return true;
+  // Neither call changes what it takes.
+  const auto bytes = const_cast<std::uint8_t*>(from.data());
+  return move(memory, address, bytes, from.size(), process_vm_writev, pwrite);
 }
 
 }  // namespace softhca

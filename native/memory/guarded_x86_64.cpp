@@ -1,8 +1,6 @@
 #if defined(__x86_64__) && defined(__linux__)
 
-#include <iterator>
-
-#include "memory/guarded_routines.hpp"
+#include "memory/guarded_labels.hpp"
 
 // Each routine has one instruction that may fault, between two labels, and one to resume at. The
 // System V calling convention puts the arguments in rdi, rsi, rdx, rcx.
@@ -95,54 +93,6 @@ softhca_store_resume:
     ret
     .cfi_endproc
     .size softhca_store, . - softhca_store
-
-    .hidden softhca_copy_fault
-    .globl softhca_copy_fault
-    .hidden softhca_copy_behind
-    .globl softhca_copy_behind
-    .hidden softhca_copy_resume
-    .globl softhca_copy_resume
-    .hidden softhca_xadd_fault
-    .globl softhca_xadd_fault
-    .hidden softhca_xadd_behind
-    .globl softhca_xadd_behind
-    .hidden softhca_xadd_resume
-    .globl softhca_xadd_resume
-    .hidden softhca_cmpxchg_fault
-    .globl softhca_cmpxchg_fault
-    .hidden softhca_cmpxchg_behind
-    .globl softhca_cmpxchg_behind
-    .hidden softhca_cmpxchg_resume
-    .globl softhca_cmpxchg_resume
-    .hidden softhca_load_fault
-    .globl softhca_load_fault
-    .hidden softhca_load_behind
-    .globl softhca_load_behind
-    .hidden softhca_load_resume
-    .globl softhca_load_resume
-    .hidden softhca_store_fault
-    .globl softhca_store_fault
-    .hidden softhca_store_behind
-    .globl softhca_store_behind
-    .hidden softhca_store_resume
-    .globl softhca_store_resume
-)");
-
-extern "C" {
-extern const char softhca_copy_fault[], softhca_copy_behind[], softhca_copy_resume[];
-extern const char softhca_xadd_fault[], softhca_xadd_behind[], softhca_xadd_resume[];
-extern const char softhca_cmpxchg_fault[], softhca_cmpxchg_behind[], softhca_cmpxchg_resume[];
-extern const char softhca_load_fault[], softhca_load_behind[], softhca_load_resume[];
-extern const char softhca_store_fault[], softhca_store_behind[], softhca_store_resume[];
-
-const SofthcaGuard softhca_guards[] = {
-    {softhca_copy_fault, softhca_copy_behind, softhca_copy_resume},
-    {softhca_xadd_fault, softhca_xadd_behind, softhca_xadd_resume},
-    {softhca_cmpxchg_fault, softhca_cmpxchg_behind, softhca_cmpxchg_resume},
-    {softhca_load_fault, softhca_load_behind, softhca_load_resume},
-    {softhca_store_fault, softhca_store_behind, softhca_store_resume},
-};
-const std::size_t softhca_guard_count = std::size(softhca_guards);
-}
+)" SOFTHCA_FOR_EACH_GUARD(SOFTHCA_SHOW_LABELS));
 
 #endif
