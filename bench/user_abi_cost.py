@@ -64,7 +64,8 @@ def output(command: list[str]) -> float:
 def program() -> str:
     """The program of bench/programs."""
     source = HERE / "programs" / "verbs_calls.c"
-    return str(built("verbs_calls", ["gcc", "-O2", str(source), "-libverbs"], [source]))
+    sources = [source, TOP / "tests" / "uabi" / "connected.h"]
+    return str(built("verbs_calls", ["gcc", "-O2", str(source), "-libverbs"], sources))
 
 
 def perftest(

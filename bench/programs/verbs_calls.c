@@ -2,13 +2,12 @@
 // ibv_post_send while nobody else has anything to do; `getpid COUNT` and `read COUNT`, the
 // nanoseconds of a system call.
 #include <fcntl.h>
-#include <infiniband/verbs.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "../../tests/uabi/connected.h"
 
 static double now_us(void) {
   struct timespec now;
@@ -16,58 +15,14 @@ static double now_us(void) {
   return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-static void must(int held, const char* what) {
-  if (held) return;
-  perror(what);
-  exit(1);
-}
-
 static int by_size(const void* left, const void* right) {
   const double a = *(const double*)left, b = *(const double*)right;
   return (a > b) - (a < b);
 }
 
-static struct ibv_qp* make(struct ibv_pd* pd, struct ibv_cq* cq) {
-  struct ibv_qp_init_attr wishes = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC};
-  wishes.cap.max_send_wr = wishes.cap.max_recv_wr = 16;
-  wishes.cap.max_send_sge = wishes.cap.max_recv_sge = 1;
-  struct ibv_qp* qp = ibv_create_qp(pd, &wishes);
-  must(qp != NULL, "ibv_create_qp");
-  return qp;
-}
-
-static void connect_qp(struct ibv_qp* qp, uint32_t other, const union ibv_gid* gid) {
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
-  attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-  must(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                                    IBV_QP_ACCESS_FLAGS) == 0, "INIT");
-  attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = IBV_MTU_1024;
-  attr.dest_qp_num = other;
-  attr.max_dest_rd_atomic = 1;
-  attr.min_rnr_timer = 12;
-  attr.ah_attr.is_global = 1;
-  attr.ah_attr.port_num = 1;
-  attr.ah_attr.grh.dgid = *gid;
-  attr.ah_attr.grh.hop_limit = 64;
-  must(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                                    IBV_QP_MIN_RNR_TIMER) == 0, "RTR");
-  attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = 14;
-  attr.retry_cnt = attr.rnr_retry = 7;
-  attr.max_rd_atomic = 1;
-  must(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                    IBV_QP_MAX_QP_RD_ATOMIC) == 0, "RTS");
-}
-
 static void measure_doorbell(int count) {
   static char memory[8192];
-  struct ibv_device** list = ibv_get_device_list(NULL);
-  must(list != NULL && list[0] != NULL, "ibv_get_device_list");
-  struct ibv_context* context = ibv_open_device(list[0]);
-  must(context != NULL, "ibv_open_device");
+  struct ibv_context* context = open_first_device();
   struct ibv_pd* pd = ibv_alloc_pd(context);
   struct ibv_cq* cq = ibv_create_cq(context, 64, NULL, NULL, 0);
   struct ibv_mr* mr = ibv_reg_mr(pd, memory, sizeof(memory),
@@ -75,9 +30,9 @@ static void measure_doorbell(int count) {
   must(pd != NULL && cq != NULL && mr != NULL, "objects");
   union ibv_gid gid;
   must(ibv_query_gid(context, 1, 0, &gid) == 0, "ibv_query_gid");
-  struct ibv_qp *near = make(pd, cq), *far = make(pd, cq);
-  connect_qp(near, far->qp_num, &gid);
-  connect_qp(far, near->qp_num, &gid);
+  struct ibv_qp *near = make_rc_qp(pd, cq, cq, 16), *far = make_rc_qp(pd, cq, cq, 16);
+  connect_rc_qp(near, far->qp_num, &gid);
+  connect_rc_qp(far, near->qp_num, &gid);
   double* costs = malloc(sizeof(double) * (size_t)count);
   for (int turn = 0; turn < count; ++turn) {
     struct ibv_sge sge = {(uintptr_t)memory, 8, mr->lkey};

@@ -2,27 +2,18 @@
 // `many_events COUNT`. A queue is asked to tell of the next completion, then polled until it is
 // empty, as ibv_req_notify_cq(3) wants it; then nothing may be missed, and the wait for the next
 // event never be in vain. Exits with 0 once every message has arrived.
-#include <infiniband/verbs.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-enum { PAIRS = 8, SIDES = 2, DEPTH = 16, BYTES = 2048, PATIENCE_SECONDS = 100 };
+#include "connected.h"
 
-static void must(int held, const char* what) {
-  if (held) return;
-  perror(what);
-  exit(1);
-}
+enum { PAIRS = 8, SIDES = 2, DEPTH = 16, BYTES = 2048, PATIENCE_SECONDS = 100 };
 
 struct end {
   struct ibv_qp* qp;
   int posted, sent, received;
 };
 
-static struct ibv_context* context;
 static struct ibv_pd* pd;
 static struct ibv_mr* mr;
 static struct ibv_cq* queues[2 * SIDES];  // Of sends and of receives, of each side.
@@ -30,45 +21,8 @@ static struct end ends[SIDES][PAIRS];
 static char memory[BYTES * 2];
 static int wanted;
 
-static struct ibv_qp* make(int side) {
-  struct ibv_qp_init_attr wishes = {.qp_type = IBV_QPT_RC, .sq_sig_all = 1};
-  wishes.send_cq = queues[2 * side];
-  wishes.recv_cq = queues[2 * side + 1];
-  wishes.cap.max_send_wr = wishes.cap.max_recv_wr = DEPTH;
-  wishes.cap.max_send_sge = wishes.cap.max_recv_sge = 1;
-  struct ibv_qp* qp = ibv_create_qp(pd, &wishes);
-  must(qp != NULL, "ibv_create_qp");
-  return qp;
-}
-
-static void connect_qp(struct ibv_qp* qp, uint32_t other, const union ibv_gid* gid) {
-  struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
-  must(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                                    IBV_QP_ACCESS_FLAGS) == 0, "INIT");
-  attr.qp_state = IBV_QPS_RTR;
-  attr.path_mtu = IBV_MTU_1024;
-  attr.dest_qp_num = other;
-  attr.min_rnr_timer = 1;
-  attr.ah_attr.is_global = 1;
-  attr.ah_attr.port_num = 1;
-  attr.ah_attr.grh.dgid = *gid;
-  attr.ah_attr.grh.hop_limit = 64;
-  must(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                                    IBV_QP_MIN_RNR_TIMER) == 0, "RTR");
-  attr.qp_state = IBV_QPS_RTS;
-  attr.timeout = 17;
-  attr.retry_cnt = attr.rnr_retry = 7;
-  must(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                    IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                    IBV_QP_MAX_QP_RD_ATOMIC) == 0, "RTS");
-}
-
 static void open_all(void) {
-  struct ibv_device** list = ibv_get_device_list(NULL);
-  must(list != NULL && list[0] != NULL, "ibv_get_device_list");
-  context = ibv_open_device(list[0]);
-  must(context != NULL, "ibv_open_device");
+  struct ibv_context* context = open_first_device();
   struct ibv_comp_channel* channel = ibv_create_comp_channel(context);
   pd = ibv_alloc_pd(context);
   mr = ibv_reg_mr(pd, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
@@ -81,9 +35,12 @@ static void open_all(void) {
   union ibv_gid gid;
   must(ibv_query_gid(context, 1, 0, &gid) == 0, "ibv_query_gid");
   for (int pair = 0; pair < PAIRS; ++pair) {
-    for (int side = 0; side < SIDES; ++side) ends[side][pair].qp = make(side);
     for (int side = 0; side < SIDES; ++side) {
-      connect_qp(ends[side][pair].qp, ends[1 - side][pair].qp->qp_num, &gid);
+      struct ibv_cq** cqs = &queues[2 * side];
+      ends[side][pair].qp = make_rc_qp(pd, cqs[0], cqs[1], DEPTH);
+    }
+    for (int side = 0; side < SIDES; ++side) {
+      connect_rc_qp(ends[side][pair].qp, ends[1 - side][pair].qp->qp_num, &gid);
     }
   }
 }
@@ -102,6 +59,7 @@ static void post_send(int side, int pair) {
   struct ibv_sge sge = {(uintptr_t)memory, BYTES, mr->lkey};
   struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad = NULL;
   wr.wr_id = (uint64_t)pair;
+  wr.send_flags = IBV_SEND_SIGNALED;
   must(ibv_post_send(end->qp, &wr, &bad) == 0, "ibv_post_send");
 }
 
