@@ -12,6 +12,7 @@ from softhca.testing import Wire, open_simulated
 
 from .callbacks import kept
 from .hosts import Host, Pair
+from .receivers import Receiver
 from .tasks import RUNNERS, Body, runner
 
 
@@ -32,6 +33,13 @@ def simulated() -> Iterator[Pair]:
         yield Pair(Host(a), Host(b), Wire(a, b))
 
 
+@pytest.fixture
+def real() -> Iterator[Pair]:
+    """Two hosts on loopback addresses."""
+    with hca.open() as a, hca.open() as b:
+        yield Pair(Host(a), Host(b), None)
+
+
 @pytest.fixture(params=["simulated", "loopback"])
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Two hosts, once in virtual time and once on two loopback addresses."""
@@ -40,6 +48,18 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         return
     with hca.open() as a, hca.open() as b:
         yield Pair(Host(a), Host(b), None)
+
+
+@pytest.fixture
+def channel(simulated: Pair) -> hca.CompChannel:
+    """A channel of the first host."""
+    return simulated.a.keep(simulated.a.device.create_comp_channel())
+
+
+@pytest.fixture
+def receiver(simulated: Pair, channel: hca.CompChannel) -> Receiver:
+    """A queue on it."""
+    return Receiver(simulated, channel)
 
 
 @pytest.fixture

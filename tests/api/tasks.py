@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import softhca as hca
+
 Body = Callable[[], Awaitable[Any]]
 RUNNERS = ["asyncio", "trio", "anyio on asyncio", "anyio on trio"]
 
@@ -40,3 +42,10 @@ def runner(name: str) -> Callable[[Body], Any]:
             return await body()
 
     return lambda body: anyio.run(bounded, body, backend=backend)
+
+
+def outstanding(cq: hca.CQ) -> int:
+    """Work requests that the queue's tasks have under way."""
+    dispatcher = cq._dispatcher
+    assert dispatcher is not None
+    return len(dispatcher.outstanding) + len(dispatcher._takers)

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import softhca as hca
 from softhca import EventType, NotifyFlags, QPState, Recv, Send, VerbsError
 
-from .hosts import Host, Pair
+from .hosts import Pair
 from .tasks import Body
 
 Run = Callable[[Body], Any]
-
-
-@pytest.fixture
-def real() -> Iterator[Pair]:
-    """Two hosts on loopback addresses."""
-    with hca.open() as a, hca.open() as b:
-        yield Pair(Host(a), Host(b), None)
 
 
 # --- resizing
