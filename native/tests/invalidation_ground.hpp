@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,10 +23,16 @@ inline std::uint64_t zone_of(std::size_t thread) {
 
 inline void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 
+// Where nothing has been yet, and no neighbour grows into it.
+inline std::uint64_t fresh_place(std::size_t pages) {
+  static std::atomic<std::uint64_t> next{zone_of(64)};
+  return next.fetch_add((pages + 64) * kPage);
+}
+
 // Maps pages, over what is there if an address is given.
 inline std::uint64_t map_pages(std::size_t pages, std::uint64_t at = 0) {
-  void* mapped = mmap(pointer(at), pages * kPage, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | (at != 0 ? MAP_FIXED : 0), -1, 0);
+  void* mapped = mmap(pointer(at != 0 ? at : fresh_place(pages)), pages * kPage,
+                      PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   CHECK(mapped != MAP_FAILED);
   return reinterpret_cast<std::uint64_t>(mapped);
 }
