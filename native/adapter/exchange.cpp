@@ -69,6 +69,7 @@ bool Adapter::State::send_at_once(QueuePair& qp) {
       !qp.local->has_room() || !qp.requester.fill_short(leaving_at_once, leaving_bytes)) {
     return false;
   }
+  qp.took_turn(false);
   if (qp.local == &self) {
     hand_over(qp);
   } else {
@@ -111,6 +112,7 @@ bool Adapter::State::acknowledge_at_once(QueuePair& peer, QueuePair& qp, std::ui
                             pkeys_match(peer.pkey, qp.pkey);
   if (!would_arrive || !peer.responder.acknowledges_at_once(psn)) return false;
   constexpr std::size_t kAcknowledgeBytes = kBthBytes + 4 + kIcrcBytes;
+  peer.took_turn(true);
   peer.count(&Counters::sent_pkts);
   peer.count(&Counters::sent_bytes, kAcknowledgeBytes);
   qp.count(&Counters::rcvd_pkts);

@@ -2,195 +2,18 @@
 // tell: the same work is given to two pairs of queue pairs, one of which has an observer and
 // therefore never takes that way.
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
-#include <deque>
-#include <memory>
 #include <vector>
 
-#include "adapter/adapter.hpp"
 #include "tests/check.hpp"
 #include "tests/rounds.hpp"
-#include "transport/local_path.hpp"
-#include "vocabulary/observer.hpp"
-#include "vocabulary/random.hpp"
+#include "tests/short_message_pair.hpp"
 
 namespace softhca {
 namespace {
 
-constexpr std::uint64_t kSourceIova = 0x10000;
-constexpr std::uint64_t kTargetIova = 0x20000;
-constexpr std::size_t kBytes = 8192;
-constexpr std::uint32_t kDepth = 8;
-
-class Nobody final : public Observer {
- public:
-  void posted_send(std::uint32_t, std::uint64_t, WrOpcode, std::uint64_t, bool) override {}
-  void posted_receive(std::uint32_t, std::uint64_t, std::uint64_t) override {}
-  void completed(std::uint32_t, std::uint64_t, WcStatus, std::uint32_t, bool) override {}
-  void created(std::uint32_t, QpType, std::uint32_t, std::uint32_t, std::uint32_t) override {}
-  void changed_state(std::uint32_t, QpState, QpState, std::uint32_t, std::uint32_t) override {}
-  void destroyed(std::uint32_t) override {}
-  void wrote(std::uint32_t, std::uint64_t, ByteView, ByteView) override {}
-  void named(const NamedMemory&) override {}
-  void unnamed(std::uint32_t) override {}
-  void raised(EventType, std::uint32_t) override {}
-};
-
-AdapterConfig config_of(std::uint8_t host) {
-  const std::uint8_t address[4] = {10, 0, 0, host};
-  AdapterConfig config;
-  config.gids = {Gid::from_ipv4(address)};
-  config.seed = softhca::testing::seed() + host;
-  config.shortcut = true;
-  return config;
-}
-
-// The way from one adapter to another: packets lie there until somebody carries them over.
-class Way final : public LocalPath, public LocalPaths {
- public:
-  bool has_room() override { return true; }
-  bool can_fetch(std::span<const MemoryPiece>) override { return false; }
-  void recall(std::uint32_t) override {}
-  void revoke(std::uint32_t) override {}
-  LocalPath* path_to(const Gid&, const Gid&) override { return this; }
-  void send(const LocalPacket& local) override {
-    Carried carried{local.route, local.packet, {}};
-    carried.payload.assign(local.packet.payload.begin(), local.packet.payload.end());
-    carried_.push_back(std::move(carried));
-  }
-  bool deliver(Adapter& to, std::uint64_t now_ns) {
-    if (carried_.empty()) return false;
-    Carried one = std::move(carried_.front());
-    carried_.pop_front();
-    one.packet.payload = one.payload;
-    CHECK(to.receive_local(one.route, one.packet, now_ns));
-    return true;
-  }
-
- private:
-  struct Carried {
-    Route route;
-    Packet packet;
-    std::vector<std::uint8_t> payload;
-  };
-  std::deque<Carried> carried_;
-};
-
-// One end of a connection: what belongs to it on its adapter.
-struct End {
-  Adapter* adapter = nullptr;
-  std::uint32_t pd = 0;
-  std::uint32_t cq = 0;
-  std::uint32_t qpn = 0;
-  std::vector<std::uint8_t> source = std::vector<std::uint8_t>(kBytes);
-  std::vector<std::uint8_t> target = std::vector<std::uint8_t>(kBytes);
-  MrInfo source_mr;
-  MrInfo target_mr;
-
-  void open(Adapter& on) {
-    adapter = &on;
-    pd = on.alloc_pd().value;
-    cq = on.create_cq(64).value;
-    for (std::size_t i = 0; i < kBytes; ++i) source[i] = static_cast<std::uint8_t>(i * 7);
-    source_mr = on.reg_mr(pd, address(source), kBytes, kSourceIova, 0).value;
-    target_mr = on.reg_mr(pd, address(target), kBytes, kTargetIova, 0xf).value;
-    QpInit init;
-    init.pd = pd;
-    init.send_cq = init.recv_cq = cq;
-    init.cap = {kDepth, kDepth, 2, 2, 64};
-    qpn = on.create_qp(init).value;
-  }
-  static std::uint64_t address(const std::vector<std::uint8_t>& bytes) {
-    return reinterpret_cast<std::uint64_t>(bytes.data());
-  }
-};
-
-class Pair {
- public:
-  Pair(bool one_adapter, Observer* observer) : observer_(observer) {
-    first_ = std::make_unique<Adapter>(config_of(1));
-    if (!one_adapter) second_ = std::make_unique<Adapter>(config_of(2));
-    first_->set_paths(&there_);
-    if (second_) second_->set_paths(&back_);
-    ends[0].open(*first_);
-    ends[1].open(second_ ? *second_ : *first_);
-    connect();
-  }
-  ~Pair() {
-    first_->set_paths(nullptr);
-    if (second_) second_->set_paths(nullptr);
-  }
-
-  // What is observed while it connects takes the wire.
-  void connect() {
-    for (const End& end : ends) end.adapter->observe(nullptr);
-    connect_unobserved();
-    for (const End& end : ends) end.adapter->observe(observer_);
-  }
-
-  void settle() {
-    for (bool more = true; more;) {
-      more = first_->exchange(now_ns);
-      if (!second_) continue;
-      more |= second_->exchange(now_ns);
-      more |= there_.deliver(*second_, now_ns);
-      more |= back_.deliver(*first_, now_ns);
-    }
-  }
-  void wait(std::uint64_t ns) {
-    now_ns += ns;
-    first_->advance(now_ns);
-    if (second_) second_->advance(now_ns);
-  }
-
-  std::array<End, 2> ends;
-  std::uint64_t now_ns = 1'000'000;
-
- private:
-  void connect_unobserved() {
-    for (int i = 0; i < 2; ++i) {
-      End& end = ends[static_cast<std::size_t>(i)];
-      const End& peer = ends[static_cast<std::size_t>(1 - i)];
-      QpAttr attr;
-      attr.qp_state = QpState::RESET;
-      CHECK(end.adapter->modify_qp(end.qpn, attr, kQpState, now_ns).ok());
-      attr.qp_state = QpState::INIT;
-      attr.qp_access_flags = 0xf;
-      modify(end, attr, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags);
-      attr.qp_state = QpState::RTR;
-      attr.ah_attr.dgid = peer.adapter->config().gids[0];
-      attr.path_mtu = 4;
-      attr.dest_qp_num = peer.qpn;
-      attr.max_dest_rd_atomic = 4;
-      attr.min_rnr_timer = 12;
-      modify(end, attr,
-             kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic |
-                 kQpMinRnrTimer);
-    }
-    for (End& end : ends) {
-      QpAttr attr;
-      attr.qp_state = QpState::RTS;
-      attr.timeout = 14;
-      attr.retry_cnt = 7;
-      attr.rnr_retry = 2;
-      attr.max_rd_atomic = 4;
-      modify(end, attr,
-             kQpState | kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic);
-    }
-  }
-
-  void modify(End& end, const QpAttr& attr, std::uint32_t mask) {
-    CHECK(end.adapter->modify_qp(end.qpn, attr, mask, now_ns).ok());
-  }
-
-  Observer* const observer_;
-  Way there_;
-  Way back_;
-  std::unique_ptr<Adapter> first_;
-  std::unique_ptr<Adapter> second_;
-};
+using namespace softhca::testing::twins;
 
 // --- random work, the same for both
 
@@ -204,7 +27,7 @@ struct Sketch {
   bool wrong_lkey = false;
 };
 
-Sketch sketch_of(Random& random) {
+Sketch sketch_of(Random& random, bool rarely_signaled) {
   constexpr WrOpcode kOpcodes[] = {WrOpcode::SEND,          WrOpcode::SEND,
                                    WrOpcode::SEND_WITH_IMM, WrOpcode::RDMA_WRITE,
                                    WrOpcode::RDMA_WRITE,    WrOpcode::RDMA_WRITE_WITH_IMM,
@@ -216,7 +39,7 @@ Sketch sketch_of(Random& random) {
       sketch.opcode == WrOpcode::RDMA_READ || sketch.opcode == WrOpcode::ATOMIC_FETCH_AND_ADD;
   sketch.count = answered ? 1 : static_cast<std::uint32_t>(random.below(3));
   for (std::uint32_t& length : sketch.lengths) length = kLengths[random.below(std::size(kLengths))];
-  if (random.below(2) == 0) sketch.flags |= kSendSignaled;
+  if (random.below(rarely_signaled ? 32 : 2) == 0) sketch.flags |= kSendSignaled;
   if (random.below(4) == 0) sketch.flags |= kSendSolicited;
   if (random.below(8) == 0) sketch.flags |= kSendFence;
   if (!answered && random.below(4) == 0) {
@@ -267,7 +90,10 @@ bool same(const Completion& one, const Completion& other) {
 class Comparison {
  public:
   Comparison(bool one_adapter, std::uint64_t seed)
-      : random_(seed), short_(one_adapter, nullptr), general_(one_adapter, &nobody_) {}
+      : random_(seed),
+        lazy_acks_(random_.below(2) == 0),
+        short_(one_adapter, lazy_acks_, nullptr),
+        general_(one_adapter, lazy_acks_, &nobody_) {}
 
   void step() {
     const std::size_t side = random_.below(2);
@@ -278,7 +104,7 @@ class Comparison {
         receive(side);
         break;
       case 3: {
-        const std::uint64_t ns = random_.below(2'000'000);
+        const std::uint64_t ns = random_.below(random_.below(8) == 0 ? 200'000'000 : 2'000'000);
         short_.wait(ns);
         general_.wait(ns);
         break;
@@ -287,8 +113,10 @@ class Comparison {
         send(side);
         break;
     }
-    short_.settle();
-    general_.settle();
+    const int most = random_.below(2) == 0 ? 1 << 20 : static_cast<int>(random_.below(4));
+    const std::uint64_t seed = random_.next();
+    short_.settle(most, is_bad_, seed);
+    general_.settle(most, is_bad_, seed);
     compare();
   }
 
@@ -320,7 +148,7 @@ class Comparison {
       if (random_.below(8) == 0) reconnect();
       return;
     }
-    for (Sketch& sketch : sketches) sketch = sketch_of(random_);
+    for (Sketch& sketch : sketches) sketch = sketch_of(random_, rarely_signaled_);
     const auto post = [&](Pair& pair, std::size_t& posted) {
       End& from = pair.ends[side];
       std::vector<SendWr> wrs;
@@ -340,7 +168,8 @@ class Comparison {
   }
 
   void compare() {
-    bool broken = false;
+    bool broken = random_.below(256) == 0;
+    CHECK(short_.take_seen() == general_.take_seen());
     for (std::size_t side = 0; side < 2; ++side) {
       const End& one = short_.ends[side];
       const End& other = general_.ends[side];
@@ -363,8 +192,12 @@ class Comparison {
   }
 
   void reconnect() {
-    short_.connect();
-    general_.connect();
+    constexpr std::uint32_t kRights[] = {0xf, 0xf, 0xf, 0xf, 0x1, 0xb, 0x5};
+    const std::uint32_t rights = kRights[random_.below(std::size(kRights))];
+    is_bad_ = random_.below(2) == 0;
+    rarely_signaled_ = random_.below(4) == 0;
+    short_.connect(rights);
+    general_.connect(rights);
   }
 
   void compare_completions(const End& one, const End& other) {
@@ -381,6 +214,9 @@ class Comparison {
 
   Nobody nobody_;
   Random random_;
+  const bool lazy_acks_;
+  bool is_bad_ = false;  // The ways lose, repeat and damage packets.
+  bool rarely_signaled_ = false;
   Pair short_;
   Pair general_;
   std::uint64_t wr_id_ = 0;
@@ -396,7 +232,7 @@ void compare_for(bool one_adapter) {
 }
 
 TEST("short messages: one that finds a receive has completed when it has been posted") {
-  Pair pair(true, nullptr);
+  Pair pair(true, false, nullptr);
   pair.settle();
   RecvWr receive;
   receive.sges = {{kTargetIova, 64, pair.ends[1].target_mr.lkey}};

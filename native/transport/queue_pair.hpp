@@ -65,6 +65,8 @@ class QueuePair {
     return congestion == nullptr ? next_ns : std::min(next_ns, congestion->deadline_ns());
   }
   void advance();
+  // A packet of it has left by another way than next_packet(): the responder's, or a request.
+  void took_turn(bool replied) { replied_last_ = replied; }
   // The adapter at the other end of `local` could not read the payload of this packet of ours.
   void on_unreadable(const Packet& packet);
 

@@ -1,0 +1,262 @@
+// Two queue pairs of one adapter, or of two with ways between them, whose messages may be short or
+// never are.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "adapter/adapter.hpp"
+#include "tests/check.hpp"
+#include "transport/local_path.hpp"
+#include "vocabulary/observer.hpp"
+#include "vocabulary/random.hpp"
+
+namespace softhca::testing::twins {
+
+inline constexpr std::uint64_t kSourceIova = 0x10000;
+inline constexpr std::uint64_t kTargetIova = 0x20000;
+inline constexpr std::size_t kBytes = 8192;
+inline constexpr std::uint32_t kDepth = 40;
+
+class Nobody final : public Observer {
+ public:
+  void posted_send(std::uint32_t, std::uint64_t, WrOpcode, std::uint64_t, bool) override {}
+  void posted_receive(std::uint32_t, std::uint64_t, std::uint64_t) override {}
+  void completed(std::uint32_t, std::uint64_t, WcStatus, std::uint32_t, bool) override {}
+  void created(std::uint32_t, QpType, std::uint32_t, std::uint32_t, std::uint32_t) override {}
+  void changed_state(std::uint32_t, QpState, QpState, std::uint32_t, std::uint32_t) override {}
+  void destroyed(std::uint32_t) override {}
+  void wrote(std::uint32_t, std::uint64_t, ByteView, ByteView) override {}
+  void named(const NamedMemory&) override {}
+  void unnamed(std::uint32_t) override {}
+  void raised(EventType, std::uint32_t) override {}
+};
+
+inline AdapterConfig config_of(std::uint8_t host, bool lazy_acks) {
+  const std::uint8_t address[4] = {10, 0, 0, host};
+  AdapterConfig config;
+  config.gids = {Gid::from_ipv4(address)};
+  config.seed = softhca::testing::seed() + host;
+  config.shortcut = true;
+  config.lazy_acks = lazy_acks;
+  return config;
+}
+
+// What there is to see of a packet that takes a way.
+struct Seen {
+  std::uint8_t opcode = 0;
+  bool ack_request = false;
+  bool solicited = false;
+  std::uint32_t psn = 0;
+  std::uint32_t syndrome = 0;
+  std::uint32_t msn = 0;
+  std::uint32_t immediate = 0;
+  std::uint64_t address = 0;
+  std::size_t bytes = 0;
+  friend bool operator==(const Seen&, const Seen&) = default;
+};
+
+// The way from one adapter to another: packets lie there until somebody carries them over. What
+// happens to them on a bad way is drawn from a generator that the caller has.
+class Way final : public LocalPath, public LocalPaths {
+ public:
+  bool has_room() override { return true; }
+  bool can_fetch(std::span<const MemoryPiece>) override { return false; }
+  void recall(std::uint32_t) override {}
+  void revoke(std::uint32_t) override {}
+  LocalPath* path_to(const Gid&, const Gid&) override { return this; }
+  void send(const LocalPacket& local) override {
+    const Packet& packet = local.packet;
+    seen.push_back({packet.bth.opcode, packet.bth.ack_request, packet.bth.solicited, packet.bth.psn,
+                    packet.aeth.syndrome, packet.aeth.msn, packet.immediate,
+                    packet.reth.virtual_address, packet.payload.size()});
+    Carried carried{local.route, local.packet, {}};
+    carried.payload.assign(local.packet.payload.begin(), local.packet.payload.end());
+    carried_.push_back(std::move(carried));
+  }
+  bool deliver(Adapter& to, std::uint64_t now_ns, bool is_bad, Random& random) {
+    if (carried_.empty()) return false;
+    Carried one = std::move(carried_.front());
+    carried_.pop_front();
+    one.packet.payload = one.payload;
+    const std::uint64_t fate = is_bad ? random.below(64) : 0;
+    if (fate == 1) return true;
+    if (fate == 2) damage(one.packet, random);
+    CHECK(to.receive_local(one.route, one.packet, now_ns));
+    if (fate == 3) CHECK(to.receive_local(one.route, one.packet, now_ns));
+    return true;
+  }
+
+  std::vector<Seen> seen;
+
+ private:
+  struct Carried {
+    Route route;
+    Packet packet;
+    std::vector<std::uint8_t> payload;
+  };
+  // What a peer that is no adapter of ours might send.
+  static void damage(Packet& packet, Random& random) {
+    switch (random.below(4)) {
+      case 0:
+        packet.bth.psn = (packet.bth.psn + 1) & 0xffffff;
+        break;
+      case 1:
+        packet.reth.length += 1;
+        break;
+      case 2:
+        packet.reth.rkey ^= 1;
+        break;
+      default:
+        packet.bth.solicited = !packet.bth.solicited;
+        break;
+    }
+  }
+  std::deque<Carried> carried_;
+};
+
+// One end of a connection: what belongs to it on its adapter.
+struct End {
+  Adapter* adapter = nullptr;
+  std::uint32_t pd = 0;
+  std::uint32_t cq = 0;
+  std::uint32_t qpn = 0;
+  std::vector<std::uint8_t> source = std::vector<std::uint8_t>(kBytes);
+  std::vector<std::uint8_t> target = std::vector<std::uint8_t>(kBytes);
+  MrInfo source_mr;
+  MrInfo target_mr;
+
+  void open(Adapter& on) {
+    adapter = &on;
+    pd = on.alloc_pd().value;
+    cq = on.create_cq(64).value;
+    for (std::size_t i = 0; i < kBytes; ++i) source[i] = static_cast<std::uint8_t>(i * 7);
+    source_mr = on.reg_mr(pd, address(source), kBytes, kSourceIova, 0).value;
+    target_mr = on.reg_mr(pd, address(target), kBytes, kTargetIova, 0xf).value;
+    QpInit init;
+    init.pd = pd;
+    init.send_cq = init.recv_cq = cq;
+    init.cap = {kDepth, kDepth, 2, 2, 64};
+    qpn = on.create_qp(init).value;
+  }
+  static std::uint64_t address(const std::vector<std::uint8_t>& bytes) {
+    return reinterpret_cast<std::uint64_t>(bytes.data());
+  }
+};
+
+class Pair {
+ public:
+  Pair(bool one_adapter, bool lazy_acks, Observer* observer) : observer_(observer) {
+    first_ = std::make_unique<Adapter>(config_of(1, lazy_acks));
+    if (!one_adapter) second_ = std::make_unique<Adapter>(config_of(2, lazy_acks));
+    first_->set_paths(&there_);
+    if (second_) second_->set_paths(&back_);
+    ends[0].open(*first_);
+    ends[1].open(second_ ? *second_ : *first_);
+    connect();
+  }
+  ~Pair() {
+    first_->set_paths(nullptr);
+    if (second_) second_->set_paths(nullptr);
+  }
+
+  // What is observed while it connects takes the wire.
+  void connect(std::uint32_t rights = 0xf) {
+    for (const End& end : ends) end.adapter->observe(nullptr);
+    connect_unobserved(rights);
+    for (const End& end : ends) end.adapter->observe(observer_);
+  }
+
+  // Until nothing moves any more, or each way has carried so many packets.
+  void settle(int most, bool is_bad, std::uint64_t seed) {
+    Random random(seed);
+    for (bool more = true; more;) {
+      more = first_->exchange(now_ns);
+      if (!second_) continue;
+      more |= second_->exchange(now_ns);
+      if (more) continue;
+      if (most-- <= 0) break;
+      more |= there_.deliver(*second_, now_ns, is_bad, random);
+      more |= back_.deliver(*first_, now_ns, is_bad, random);
+    }
+  }
+  void settle() { settle(1 << 20, false, 0); }
+  // The packets that took a way since this was asked last.
+  std::array<std::vector<Seen>, 2> take_seen() {
+    return {std::exchange(there_.seen, {}), std::exchange(back_.seen, {})};
+  }
+  // As a driver does: at each deadline, so that what is due first is done first.
+  void wait(std::uint64_t ns) {
+    const std::uint64_t end_ns = now_ns + ns;
+    for (;;) {
+      std::uint64_t next_ns = first_->next_deadline_ns();
+      if (second_) next_ns = std::min(next_ns, second_->next_deadline_ns());
+      if (next_ns > end_ns) break;
+      now_ns = std::max(now_ns, next_ns);
+      advance();
+    }
+    now_ns = end_ns;
+    advance();
+  }
+
+  std::array<End, 2> ends;
+  std::uint64_t now_ns = 1'000'000;
+
+ private:
+  void connect_unobserved(std::uint32_t rights) {
+    for (int i = 0; i < 2; ++i) {
+      End& end = ends[static_cast<std::size_t>(i)];
+      const End& peer = ends[static_cast<std::size_t>(1 - i)];
+      QpAttr attr;
+      attr.qp_state = QpState::RESET;
+      CHECK(end.adapter->modify_qp(end.qpn, attr, kQpState, now_ns).ok());
+      attr.qp_state = QpState::INIT;
+      attr.qp_access_flags = rights;
+      modify(end, attr, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags);
+      attr.qp_state = QpState::RTR;
+      attr.ah_attr.dgid = peer.adapter->config().gids[0];
+      attr.path_mtu = 4;
+      attr.dest_qp_num = peer.qpn;
+      attr.max_dest_rd_atomic = 4;
+      attr.min_rnr_timer = 12;
+      modify(end, attr,
+             kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic |
+                 kQpMinRnrTimer);
+    }
+    for (End& end : ends) {
+      QpAttr attr;
+      attr.qp_state = QpState::RTS;
+      attr.timeout = 14;
+      attr.retry_cnt = 7;
+      attr.rnr_retry = 2;
+      attr.max_rd_atomic = 4;
+      modify(end, attr,
+             kQpState | kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic);
+    }
+  }
+
+  void advance() {
+    first_->advance(now_ns);
+    if (second_) second_->advance(now_ns);
+    while (first_->exchange(now_ns) || (second_ && second_->exchange(now_ns))) {
+    }
+  }
+
+  void modify(End& end, const QpAttr& attr, std::uint32_t mask) {
+    CHECK(end.adapter->modify_qp(end.qpn, attr, mask, now_ns).ok());
+  }
+
+  Observer* const observer_;
+  Way there_;
+  Way back_;
+  std::unique_ptr<Adapter> first_;
+  std::unique_ptr<Adapter> second_;
+};
+
+}  // namespace softhca::testing::twins
