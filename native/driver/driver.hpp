@@ -143,6 +143,7 @@ class Driver {
   void pump(unsigned work);
   bool may_be_patient() const;
   Outcome progress(unsigned work, int max_rounds, bool patient);
+  std::uint64_t arm();
   bool try_enter() { return !engine_busy_.exchange(true); }
   bool enter();
   void leave();

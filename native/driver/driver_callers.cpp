@@ -138,8 +138,7 @@ Driver::Outcome Driver::progress(unsigned work, int max_rounds, bool patient) {
     } while (more && ++rounds < max_rounds);
     ++rounds;
     holds_acks_.store(engine_->holds_acks());
-    const std::uint64_t deadline_ns = engine_->deadline_ns();
-    armed_ns_.store(deadline_ns);
+    const std::uint64_t deadline_ns = arm();
     // A thread that is awake looks by itself.
     if (thread_state_.load() == ThreadState::ASLEEP) timer_.arm(deadline_ns, monotonic_ns());
     if (engine_->wire().failure() != 0) wire_lost_.store(true);
@@ -148,6 +147,16 @@ Driver::Outcome Driver::progress(unsigned work, int max_rounds, bool patient) {
     if (more) return Outcome::MORE;
   }
   return Outcome::IDLE;
+}
+
+// With the adapter locked: a caller who makes an earlier deadline meanwhile compares it with this
+// one, not with the one that it takes the place of.
+std::uint64_t Driver::arm() {
+  const std::lock_guard lock(guarded_->mutex);
+  engine_->heed_adapter(guarded_->adapter.next_deadline_ns());
+  const std::uint64_t deadline_ns = engine_->deadline_ns();
+  armed_ns_.store(deadline_ns);
+  return deadline_ns;
 }
 
 bool Driver::caller_is_polling() const {

@@ -36,6 +36,8 @@ class Engine {
 
   // When a round is due though nothing arrives and nobody calls; kNever if not.
   std::uint64_t deadline_ns() const;
+  // When the adapter is due, which may have changed since the last round.
+  void heed_adapter(std::uint64_t deadline_ns) { adapter_deadline_ns_ = deadline_ns; }
 
   // Whether anything has come from the wire since the last question.
   bool take_arrivals() { return std::exchange(arrived_, false); }
