@@ -160,7 +160,8 @@ bool Adapter::exchange(std::uint64_t now_ns) {
       s.schedule(*qp);  // It has become one for the wire.
     } else if (s.send_locally(*qp)) {
       --packets;
-      bytes += s.leaving.packet.pieces_bytes;
+      // A neighbour fetches them itself.
+      if (qp->local == &s.self) bytes += s.leaving.packet.pieces_bytes;
       if (qp->may_have_packets()) {
         s.schedule(*qp);
       }

@@ -188,6 +188,7 @@ class Driver {
   std::atomic<bool> holds_acks_{false};               // The engine does.
   std::atomic<std::uint64_t> impatient_until_ns_{0};  // No caller holds any until then.
   std::atomic<std::uint64_t> last_poll_ns_{0};
+  std::atomic<bool> caller_fetches_{false};  // One that polls is at what neighbours have sent.
   YieldHabit yields_;
   // Of the wire; they never change while the thread runs.
   int arrival_fd_ = -1;

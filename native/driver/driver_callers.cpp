@@ -60,7 +60,13 @@ Result<std::size_t> Driver::poll_under_lock(std::uint32_t cq, std::span<Completi
       !neighbourhood_->has_work()) {
     return polled;
   }
+  // The longer it takes, the less shall the thread think that the caller has gone.
+  caller_fetches_.store(true, std::memory_order_relaxed);
   const bool fetched = fetch_and_settle(due);
+  if (neighbourhood_->fetched_bytes() > 0) {
+    last_poll_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+  }
+  caller_fetches_.store(false, std::memory_order_relaxed);
   return fetched ? guarded_->adapter.poll_cq(cq, out) : polled;
 }
 
@@ -162,7 +168,8 @@ std::uint64_t Driver::arm() {
 bool Driver::caller_is_polling() const {
   const std::uint64_t last_ns = last_poll_ns_.load(std::memory_order_relaxed);
   const std::uint64_t now_ns = monotonic_ns();
-  return last_ns != 0 && (last_ns >= now_ns || now_ns - last_ns < kPollingNs);
+  return caller_fetches_.load(std::memory_order_relaxed) ||
+         (last_ns != 0 && (last_ns >= now_ns || now_ns - last_ns < kPollingNs));
 }
 
 void Driver::caller_sleeps() {

@@ -19,6 +19,8 @@ constexpr std::uint64_t kMaxAsideNs = 1'000'000;
 constexpr int kThreadRounds = 64;
 // How long the thread stays awake for neighbours that it has heard of, and for a busy network.
 constexpr std::uint64_t kLingerNs = 30'000;
+// So long it keeps the processor meanwhile.
+constexpr std::uint64_t kAtOnceNs = 2'000;
 // And for those that are about to fetch something.
 constexpr std::uint64_t kLingerForBorrowersNs = 500'000;
 // So many sleeps in a row that were shorter say that the next one will be.
@@ -130,7 +132,8 @@ bool Driver::neighbours_were_here() {
   if (local_news_.exchange(false, std::memory_order_relaxed)) local_news_ns_ = now_ns;
   const bool borrowed = neighbours_borrow_.load(std::memory_order_relaxed);
   if (now_ns - local_news_ns_ >= (borrowed ? kLingerForBorrowersNs : kLingerNs)) return false;
-  sched_yield();
+  // What follows at once comes before others had the processor.
+  if (now_ns - local_news_ns_ >= kAtOnceNs || yields_.is_crowded()) sched_yield();
   return true;
 }
 

@@ -35,7 +35,7 @@ constexpr int kLooks = 1000;
 // A peer that was stopped in the middle is not waited for: a second or so.
 constexpr int kMostLooks = 20'000'000;
 // Payload bytes after which a call to fetch() comes to an end.
-constexpr std::uint64_t kFetchBytes = 2 * kLocalPacketBytes;
+constexpr std::uint64_t kFetchBytes = kLocalPacketBytes;
 constexpr std::uint32_t kMayRefer = kSend | kWrite | kReadResponse;
 
 constexpr auto raw(RecordState state) { return static_cast<std::uint32_t>(state); }
@@ -46,6 +46,7 @@ Neighbour::Neighbour(Meeting meeting)
     : met_(std::move(meeting)),
       writer_(met_.segment->layout().rings[met_.made_here ? 0 : 1]),
       reader_(met_.segment->layout().rings[met_.made_here ? 1 : 0]),
+      own_process_(met_.pid == getpid()),
       own_memory_(process_space()),
       memory_(met_.pid),
       removals_seen_(shared_buffers().removals()) {
@@ -73,7 +74,7 @@ bool Neighbour::has_room() {
 bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
   if (pieces.size() > kMaxPieces) return false;
   const bool reads =
-      writer_.shared().reader_fetches.load(std::memory_order_relaxed) != 0 || met_.pid == getpid();
+      writer_.shared().reader_fetches.load(std::memory_order_relaxed) != 0 || own_process_;
   forget_buffers();
   forget_memories();
   return std::ranges::all_of(pieces, [&](const MemoryPiece& piece) {
@@ -322,7 +323,7 @@ bool Neighbour::locate_known(const std::uint8_t* from, std::size_t count) {
       const std::uint8_t* at = mapped_.at(way.buffer, way.address, way.length);
       if (at == nullptr) return false;
       pieces_.push_back({&own_memory_, reinterpret_cast<std::uintptr_t>(at), way.length});
-    } else if (met_.pid == getpid()) {
+    } else if (own_process_) {
       pieces_.push_back({&own_memory_, way.address, way.length});
     } else if (met_.readable) {
       pieces_.push_back({&memory_, way.address, way.length});
