@@ -51,7 +51,7 @@ class Contestants(Closes):
 
         def begin() -> Measure:
             both = self._stack.enter_context(start())
-            return lambda: float(both.both(order, *arguments)[0])
+            return lambda: both.measured(order, *arguments)
 
         self.peer(name, begin)
 

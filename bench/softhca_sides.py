@@ -34,15 +34,15 @@ class SofthcaSides(TwoSides):
 
     def ping_pong(self, key: str, count: int) -> float:
         """Seconds of half a round trip."""
-        return float(self.both("ping_pong", key, count)[0])
+        return self.measured("ping_pong", key, count)
 
     def rate(self, key: str, count: int, as_list: bool) -> float:
         """Messages a second."""
-        return float(self.both("rate", key, count, as_list)[0])
+        return self.measured("rate", key, count, as_list)
 
     def stream(self, key: str, op: str, count: int, window: int) -> float:
         """Bytes a second."""
-        return float(self.both("stream", key, op, count, window)[0])
+        return self.measured("stream", key, op, count, window)
 
     def verify(self, key: str, op: str) -> None:
         """Raises SideError unless the bytes of the stream are where they belong."""

@@ -35,7 +35,7 @@ class Crowd(TwoSides):
 
     def message(self, qps: int, regions: int, first: int = 0) -> float:
         """Seconds of half a round trip."""
-        return float(self.both("go_round", first, qps, regions, MESSAGES)[0])
+        return self.measured("go_round", first, qps, regions, MESSAGES)
 
 
 def open_once() -> float:
