@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "bindings/completion_type.hpp"
 #include "bindings/completions.hpp"
 #include "bindings/gil.hpp"
 #include "bindings/module.hpp"

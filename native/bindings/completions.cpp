@@ -9,33 +9,7 @@
 
 namespace softhca {
 
-nb::object completion_object(nb::handle cls, const Completion& completion, nb::handle cqe) {
-  nb::object out = nb::inst_alloc(cls);
-  auto* polled = new (nb::inst_ptr<PolledCompletion>(out)) PolledCompletion(completion);
-  if (cqe.is_valid()) polled->callback = nb::borrow(cqe);
-  nb::inst_mark_ready(out);
-  return out;
-}
-
 namespace {
-
-// A callback that keeps its completion makes a cycle, which the garbage collector must see.
-int traverse_completion(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PolledCompletion>(self)->callback.ptr());
-  return 0;
-}
-
-int clear_completion(PyObject* self) {
-  if (nb::inst_ready(self)) nb::inst_ptr<PolledCompletion>(self)->callback.reset();
-  return 0;
-}
-
-PyType_Slot completion_slots[] = {
-    {Py_tp_traverse, reinterpret_cast<void*>(traverse_completion)},
-    {Py_tp_clear, reinterpret_cast<void*>(clear_completion)},
-    {0, nullptr},
-};
 
 int traverse_hca(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
@@ -49,35 +23,6 @@ int clear_hca(PyObject* self) {
     const std::vector<CqeTable::Posted> dropped = nb::inst_ptr<Hca>(self)->cqes.take_everything();
   }
   return 0;
-}
-
-void bind_completion(nb::module_& module) {
-  nb::class_<PolledCompletion>(module, "Completion", nb::type_slots(completion_slots),
-                               "One entry of a completion queue; immutable.")
-      .def_ro("wr_id", &Completion::wr_id)
-      .def_prop_ro(
-          "cqe", [](const PolledCompletion& c) { return c.callback; },
-          nb::sig("def cqe(self) -> typing.Any"))
-      .def_ro("status", &Completion::status)
-      .def_ro("opcode", &Completion::opcode)
-      .def_ro("sl", &Completion::sl)
-      .def_ro("port", &Completion::port)
-      .def_prop_ro("wc_flags",
-                   [](const PolledCompletion& c) { return static_cast<WcFlags>(c.wc_flags); })
-      .def_ro("byte_len", &Completion::byte_len)
-      .def_ro("immediate_or_rkey", &Completion::immediate_or_rkey)
-      .def_ro("qp_num", &Completion::qpn)
-      .def_ro("src_qp", &Completion::source_qpn)
-      .def_ro("pkey_index", &Completion::pkey_index)
-      .def_ro("is_receive", &Completion::is_receive)
-      .def_ro("solicited", &Completion::solicited)
-      .def_ro("reason", &Completion::reason)
-      .def_ro("by_peer", &Completion::by_peer)
-      .def_ro("psn", &Completion::psn)
-      .def_ro("key", &Completion::key)
-      .def_ro("address", &Completion::address)
-      .def_ro("length", &Completion::length)
-      .def_ro("timestamp_ns", &Completion::timestamp_ns);
 }
 
 nb::list cqes_of(std::vector<CqeTable::Posted> taken) {
@@ -165,8 +110,7 @@ void tell_forgotten(nb::handle cqe) {
   if (!call_method(name, cqe).is_valid()) report_unraisable(cqe);
 }
 
-void bind_completions(nb::module_& module, HcaClass& hca) {
-  bind_completion(module);
+void bind_completions(HcaClass& hca) {
   hca.def("destroy_qp", &destroy_qp, nb::arg("qpn"), "Returns callbacks that will never run.",
           nb::sig("def destroy_qp(self, qpn: int) -> list[typing.Any]"))
       .def("modify_qp", &modify_qp, nb::arg("qpn"), nb::arg("attr"), nb::arg("mask"),

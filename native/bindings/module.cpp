@@ -1,5 +1,6 @@
 #include "bindings/module.hpp"
 
+#include "bindings/completion_type.hpp"
 #include "bindings/refusal.hpp"
 
 NB_MODULE(_adapter, module) {
@@ -20,7 +21,8 @@ NB_MODULE(_adapter, module) {
   bind_memory(hca);
   bind_queues(hca);
   bind_queue_pairs(hca);
-  bind_completions(module, hca);
+  bind_completions(hca);
+  bind_completion_type(module);
   bind_polling(module, hca);
   bind_completion_sinks(module, hca);
   bind_callbacks(module, hca);

@@ -10,6 +10,7 @@ using HcaClass = nb::class_<Hca>;
 
 void bind_enums(nb::module_& module);
 void bind_attributes(nb::module_& module);
+void bind_request_types(nb::module_& module);
 void bind_work_requests(nb::module_& module);
 void bind_packets(nb::module_& module);
 void bind_buffers(nb::module_& module);
@@ -20,7 +21,7 @@ void bind_device(HcaClass& hca);
 void bind_memory(HcaClass& hca);
 void bind_queues(HcaClass& hca);
 void bind_queue_pairs(HcaClass& hca);
-void bind_completions(nb::module_& module, HcaClass& hca);
+void bind_completions(HcaClass& hca);
 void bind_polling(nb::module_& module, HcaClass& hca);
 void bind_quick_methods(nb::module_& module);
 void bind_quick_requests(nb::module_& module);

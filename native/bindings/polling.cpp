@@ -110,18 +110,22 @@ void bind_records(nb::module_& module) {
           nb::arg("count"), "Index of the first that did not succeed; -1 if all did.");
   module.def(
       "store_completion",
-      [](const PolledCompletion& completion, CompletionRecords& into, std::uint64_t index) {
-        const CompletionRecord record = to_record(completion);
+      [](nb::handle completion, CompletionRecords& into, std::uint64_t index) {
+        const Completion* const found = find_completion(completion);
+        if (found == nullptr) throw nb::type_error("completion must be a Completion");
+        const CompletionRecord record = to_record(*found);
         checked(into, index + 1);
         std::memcpy(into.data() + index * sizeof record, &record, sizeof record);
       },
-      nb::arg("completion"), nb::arg("into"), nb::arg("index"));
+      nb::arg("completion"), nb::arg("into"), nb::arg("index"),
+      nb::sig("def store_completion(completion: Completion, into: CompletionRecords, "
+              "index: int) -> None"));
 }
 
 }  // namespace
 
 void bind_polling(nb::module_& module, HcaClass& hca) {
-  module.attr("C") = nb::type_var("C", nb::arg("bound") = nb::type<PolledCompletion>());
+  module.attr("C") = nb::type_var("C", nb::arg("bound") = module.attr("Completion"));
   bind_records(module);
   hca.def("poll_cq", &poll_list, nb::arg("cq"), nb::arg("max_entries"), nb::arg("cls"),
           nb::arg("patience_ns") = 0, nb::arg("progress") = true,

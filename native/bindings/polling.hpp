@@ -5,7 +5,7 @@
 #include <cstring>
 #include <span>
 
-#include "bindings/completions.hpp"
+#include "bindings/completion_type.hpp"
 #include "bindings/hca.hpp"
 #include "bindings/records.hpp"
 #include "bindings/refusal.hpp"

@@ -12,20 +12,12 @@
 #include "bindings/completions.hpp"
 #include "bindings/hca.hpp"
 #include "bindings/refusal.hpp"
-#include "queue/work_request.hpp"
+#include "bindings/request_types.hpp"
 
 namespace softhca {
 
 [[noreturn]] inline void refuse_no_work_requests() {
   throw nb::type_error("wrs must be a work request of this queue, or a list of them");
-}
-
-// The work request in a Python object; null if it is none, or its constructor was never called.
-template <class Wr>
-const Wr* find_work_request(nb::handle object) {
-  static auto* const type = reinterpret_cast<PyTypeObject*>(nb::type<Wr>().ptr());
-  if (PyType_IsSubtype(Py_TYPE(object.ptr()), type) == 0 || !nb::inst_ready(object)) return nullptr;
-  return nb::inst_ptr<Wr>(object);
 }
 
 template <class Wr>
@@ -41,7 +33,7 @@ std::uint64_t note_cqe(Hca& hca, nb::handle object, const Wr& wr, PostedTo to) {
   if (!wr.has_cqe) return 0;
   bool signaled = true;
   if constexpr (std::is_same_v<Wr, SendWr>) signaled = (wr.send_flags & kSendSignaled) != 0;
-  return hca.cqes.add(object.attr("cqe"), object, to, signaled);
+  return hca.cqes.add(RequestObject<Wr>::of(object.ptr()).cqe, object, to, signaled);
 }
 
 // A window or region is a number of its device, and would name another one here.

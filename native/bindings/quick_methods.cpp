@@ -10,6 +10,7 @@
 #include <array>
 #include <string>
 
+#include "bindings/exact_integers.hpp"
 #include "bindings/module.hpp"
 #include "bindings/polling.hpp"
 #include "bindings/post.hpp"
@@ -45,7 +46,9 @@ Hca* device_of(const QuickMethod& method, PyObject* self) {
 }
 
 std::uint32_t number_of(const QuickMethod& method, PyObject* self) {
-  return static_cast<std::uint32_t>(PyLong_AsUnsignedLong(method.number.of(self)));
+  std::uint64_t number = 0;
+  exact_unsigned(method.number.of(self), number);
+  return static_cast<std::uint32_t>(number);
 }
 
 // What the Python function returns; it may lose the GIL for good (gil.hpp).

@@ -11,9 +11,11 @@
 #include <optional>
 #include <string>
 
+#include "bindings/exact_integers.hpp"
 #include "bindings/module.hpp"
+#include "bindings/plain_type.hpp"
+#include "bindings/request_types.hpp"
 #include "bindings/slots.hpp"
-#include "queue/work_request.hpp"
 
 namespace softhca {
 namespace {
@@ -47,17 +49,6 @@ struct ArgumentTypes {
 
 ArgumentTypes& types() {
   static ArgumentTypes known;
-  return known;
-}
-
-// What the two families of classes keep in every instance.
-struct RequestSlots {
-  Slot kept, byte_count, cqe, ah;
-};
-
-template <class Wr>
-RequestSlots& slots() {
-  static RequestSlots known;
   return known;
 }
 
@@ -142,27 +133,36 @@ bool parse(PyObject* const* arguments, std::size_t count, PyObject* keywords, Ca
   return true;
 }
 
-// A new instance that holds `wr` and what keeps it valid; null with a Python error.
-template <class Wr>
-PyObject* finish(PyTypeObject* cls, Wr&& wr, const Call& call, PyObject* const* arguments,
-                 std::size_t count) {
-  using Plain = std::remove_cvref_t<Wr>;
-  nb::object made = nb::inst_alloc(reinterpret_cast<PyObject*>(cls));
-  wr.has_cqe = call.parsed.cqe != Py_None;
-  wr.sges.assign(call.sges.begin(), call.sges.begin() + static_cast<std::ptrdiff_t>(count));
-  new (nb::inst_ptr<Plain>(made)) Plain(std::forward<Wr>(wr));
-  nb::inst_mark_ready(made);
-  const nb::object byte_count = nb::int_(call.byte_count);
+// What keeps the buffers valid: the parts of regions themselves. Null for none, or with a Python
+// error.
+PyObject* kept_of(PyObject* const* arguments, std::size_t count) {
+  if (count <= 1) return count == 0 ? nullptr : Py_NewRef(arguments[0]);
   PyObject* const kept = PyTuple_New(static_cast<Py_ssize_t>(count));
-  if (kept == nullptr) return nullptr;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; kept != nullptr && i < count; ++i) {
     PyTuple_SET_ITEM(kept, static_cast<Py_ssize_t>(i), Py_NewRef(arguments[i]));
   }
-  const RequestSlots& place = slots<Plain>();
-  place.kept.set(made.ptr(), kept);
-  place.cqe.set(made.ptr(), Py_NewRef(call.parsed.cqe));
-  place.byte_count.set(made.ptr(), Py_NewRef(byte_count.ptr()));
-  if constexpr (std::is_same_v<Plain, SendWr>) place.ah.set(made.ptr(), Py_NewRef(Py_None));
+  return kept;
+}
+
+// A new instance with what all work requests have; null with a Python error. `set(wr)` sets the
+// rest.
+template <class Wr, class Set>
+PyObject* make(PyObject* cls, const Call& call, PyObject* const* arguments, std::size_t count,
+               Set&& set) {
+  nb::object made = nb::steal(allocate_request<Wr>(reinterpret_cast<PyTypeObject*>(cls)));
+  if (!made.is_valid()) return nullptr;
+  auto& request = RequestObject<Wr>::of(made.ptr());
+  request.kept = kept_of(arguments, count);
+  if (count > 1 && request.kept == nullptr) return nullptr;
+  request.wr.wr_id = call.parsed.wr_id;
+  if (call.parsed.cqe != Py_None) {
+    request.cqe = Py_NewRef(call.parsed.cqe);
+    request.wr.has_cqe = true;
+  }
+  request.wr.sges.assign(call.sges.begin(), call.sges.begin() + static_cast<std::ptrdiff_t>(count));
+  set(request.wr);
+  request.made = true;
+  PyObject_GC_Track(made.ptr());
   return made.release().ptr();
 }
 
@@ -180,26 +180,25 @@ constexpr Needs needs_of(WrOpcode opcode) {
           .rkey = opcode == WrOpcode::SEND_WITH_INV};
 }
 
-// Sets where a request goes; false if it is not as the class has it.
-bool set_remote(const Call& call, Needs needs, SendWr& wr) {
+// Where a request goes in the peer's memory.
+struct Far {
+  std::uint64_t address = 0;
+  std::uint64_t rkey = 0;
+};
+
+// False if the arguments are not what the class takes.
+bool resolve_remote(const Call& call, Needs needs, Far& far) {
   const Parsed& parsed = call.parsed;
   if ((parsed.remote != nullptr) != needs.remote || parsed.imm.has_value() != needs.imm ||
       parsed.rkey.has_value() != needs.rkey) {
     return false;
   }
-  wr.immediate = static_cast<std::uint32_t>(parsed.imm.value_or(0));
-  wr.invalidate_rkey = static_cast<std::uint32_t>(parsed.rkey.value_or(0));
   if (!needs.remote) return true;
   const ArgumentTypes& known = types();
-  std::uint64_t rkey = 0;
   std::uint64_t length = 0;
-  if (!exact_unsigned(known.remote_addr.of(parsed.remote), wr.remote_address) ||
-      !exact_unsigned(known.remote_rkey.of(parsed.remote), rkey) || rkey > 0xffffffff ||
-      !exact_unsigned(known.remote_length.of(parsed.remote), length)) {
-    return false;
-  }
-  wr.rkey = static_cast<std::uint32_t>(rkey);
-  return call.byte_count <= length;
+  return exact_unsigned(known.remote_addr.of(parsed.remote), far.address) &&
+         exact_unsigned(known.remote_rkey.of(parsed.remote), far.rkey) && far.rkey <= 0xffffffff &&
+         exact_unsigned(known.remote_length.of(parsed.remote), length) && call.byte_count <= length;
 }
 
 // Calls the constructor, as a class without a vectorcall does.
@@ -240,15 +239,19 @@ PyObject* make_send(PyObject* cls, PyObject* const* arguments, std::size_t flagg
                     PyObject* keywords) {
   const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count));
   Call call;
-  SendWr wr;
-  if (!parse(arguments, count, keywords, call) || !set_remote(call, needs_of(opcode), wr)) {
+  Far far;
+  if (!parse(arguments, count, keywords, call) || !resolve_remote(call, needs_of(opcode), far)) {
     return construct(cls, arguments, count, keywords);
   }
-  wr.wr_id = call.parsed.wr_id;
-  wr.opcode = opcode;
-  wr.send_flags = call.parsed.flags;
   return guarded([&] {
-    return finish(reinterpret_cast<PyTypeObject*>(cls), std::move(wr), call, arguments, count);
+    return make<SendWr>(cls, call, arguments, count, [&](SendWr& wr) {
+      wr.opcode = opcode;
+      wr.send_flags = call.parsed.flags;
+      wr.immediate = static_cast<std::uint32_t>(call.parsed.imm.value_or(0));
+      wr.invalidate_rkey = static_cast<std::uint32_t>(call.parsed.rkey.value_or(0));
+      wr.remote_address = far.address;
+      wr.rkey = static_cast<std::uint32_t>(far.rkey);
+    });
   });
 }
 
@@ -256,15 +259,10 @@ PyObject* make_receive(PyObject* cls, PyObject* const* arguments, std::size_t fl
                        PyObject* keywords) {
   const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged_count));
   Call call;
-  const Parsed& parsed = call.parsed;
-  if (!parse(arguments, count, keywords, call) || parsed.is_for_sends) {
+  if (!parse(arguments, count, keywords, call) || call.parsed.is_for_sends) {
     return construct(cls, arguments, count, keywords);
   }
-  return guarded([&] {
-    return finish(reinterpret_cast<PyTypeObject*>(cls),
-                  RecvWr{.wr_id = parsed.wr_id, .has_cqe = false, .sges = {}}, call, arguments,
-                  count);
-  });
+  return guarded([&] { return make<RecvWr>(cls, call, arguments, count, [](RecvWr&) {}); });
 }
 
 vectorcallfunc maker_of(const std::string& name) {
@@ -278,19 +276,14 @@ vectorcallfunc maker_of(const std::string& name) {
   throw nb::type_error("the class has no quick constructor");
 }
 
-void quicken_request(nb::handle cls) {
-  const vectorcallfunc maker = maker_of(nb::cast<std::string>(cls.attr("__name__")));
-  const bool receives = maker == &make_receive;
-  RequestSlots& place = receives ? slots<RecvWr>() : slots<SendWr>();
-  place.kept.find(cls, "_kept");
-  place.byte_count.find(cls, "byte_count");
-  place.cqe.find(cls, "cqe");
-  if (!receives) place.ah.find(cls, "ah");
+template <class Wr>
+void quicken_request(nb::handle cls, vectorcallfunc maker) {
   auto* const type = reinterpret_cast<PyTypeObject*>(cls.ptr());
-  // Without it, nobody would look for a vectorcall.
-  if (PyType_HasFeature(Py_TYPE(cls.ptr()), Py_TPFLAGS_HAVE_VECTORCALL)) {
-    type->tp_vectorcall = maker;
+  if (PyType_IsSubtype(type, request_type<Wr>) == 0 || !adds_nothing(type, request_type<Wr>)) {
+    throw nb::type_error("the class is not of work requests, or adds fields to them");
   }
+  type->tp_dealloc = deallocate_request<Wr>;
+  type->tp_vectorcall = maker;
 }
 
 void name_types(nb::handle sge, nb::handle remote, nb::handle cqe) {
@@ -317,7 +310,14 @@ void bind_quick_requests(nb::module_& module) {
       "quicken_requests",
       [](nb::type_object sge, nb::type_object remote, nb::type_object cqe, nb::args classes) {
         name_types(sge, remote, cqe);
-        for (nb::handle cls : classes) quicken_request(cls);
+        for (nb::handle cls : classes) {
+          const vectorcallfunc maker = maker_of(nb::cast<std::string>(cls.attr("__name__")));
+          if (maker == &make_receive) {
+            quicken_request<RecvWr>(cls, maker);
+          } else {
+            quicken_request<SendWr>(cls, maker);
+          }
+        }
       },
       nb::arg("sge"), nb::arg("remote"), nb::arg("cqe"), nb::arg("classes"),
       nb::sig("def quicken_requests(sge: type, remote: type, cqe: type, *classes: type) -> None"),

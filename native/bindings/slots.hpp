@@ -28,13 +28,4 @@ class Slot {
   Py_ssize_t offset_ = 0;
 };
 
-// The value of an exact, non-negative Python integer below 2^64; false for anything else.
-inline bool exact_unsigned(PyObject* object, std::uint64_t& value) {
-  if (object == nullptr || !PyLong_CheckExact(object)) return false;
-  value = PyLong_AsUnsignedLongLong(object);
-  if (value != ~std::uint64_t{0} || PyErr_Occurred() == nullptr) return true;
-  PyErr_Clear();
-  return false;
-}
-
 }  // namespace softhca

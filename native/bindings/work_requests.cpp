@@ -1,7 +1,9 @@
+// The constructors of work requests.
+
 #include <utility>
 
 #include "bindings/module.hpp"
-#include "queue/work_request.hpp"
+#include "bindings/request_types.hpp"
 
 namespace softhca {
 namespace {
@@ -33,71 +35,88 @@ MemoryWork memory_work(const MemoryTuple& tuple) {
   return {object, key, MwType::TYPE_2, {lkey, address, length, access}, owner};
 }
 
+// What keeps the bytes of the entries valid.
+using KeptBuffers = nb::typed<nb::tuple, nb::object, nb::ellipsis>;
+
+// Null for None.
+PyObject* kept_reference(nb::handle object) {
+  return object.is_none() ? nullptr : Py_NewRef(object.ptr());
+}
+
+// Puts a work request, and what it keeps, into an instance that has none yet.
+template <class Wr>
+void make(nb::handle self, Wr&& wr, KeptBuffers kept, nb::handle cqe, nb::handle ah) {
+  if (PyObject_TypeCheck(self.ptr(), request_type<Wr>) == 0) {
+    throw nb::type_error("self is no work request of this kind");
+  }
+  auto& request = RequestObject<Wr>::of(self.ptr());
+  if (request.made) throw nb::type_error("a work request is made once");
+  request.wr = std::move(wr);
+  request.wr.has_cqe = !cqe.is_none();
+  request.kept = kept_reference(kept);
+  request.cqe = kept_reference(cqe);
+  request.ah = kept_reference(ah);
+  request.made = true;
+}
+
 void bind_send_wr(nb::module_& module) {
-  nb::class_<SendWr>(module, "SendWr", "A work request for a send queue; immutable.")
-      .def(
-          "__init__",
-          [](SendWr* self, WrOpcode opcode, const std::vector<SgeTuple>& sges, std::uint64_t wr_id,
-             std::uint32_t send_flags, std::uint32_t immediate, std::uint32_t invalidate_rkey,
-             std::uint64_t remote_address, std::uint32_t rkey, std::uint64_t compare_add,
-             std::uint64_t swap, std::uint32_t ah, std::uint32_t remote_qpn,
-             std::uint32_t remote_qkey, std::uint32_t xrc_srqn, bool has_cqe,
-             const MemoryTuple& memory, std::uint64_t compare_mask, std::uint64_t swap_mask,
-             const FlushTuple& flush) {
-            new (self) SendWr{.wr_id = wr_id,
-                              .has_cqe = has_cqe,
-                              .opcode = opcode,
-                              .send_flags = send_flags,
-                              .immediate = immediate,
-                              .invalidate_rkey = invalidate_rkey,
-                              .remote_address = remote_address,
-                              .rkey = rkey,
-                              .compare_add = compare_add,
-                              .swap = swap,
-                              .compare_mask = compare_mask,
-                              .swap_mask = swap_mask,
-                              .flush = flush_work(flush),
-                              .ah = ah,
-                              .remote_qpn = remote_qpn,
-                              .remote_qkey = remote_qkey,
-                              .xrc_srqn = xrc_srqn,
-                              .memory = memory_work(memory),
-                              .sges = sges_of(sges)};
-          },
-          nb::arg("opcode"), nb::arg("sges"), nb::kw_only(), nb::arg("wr_id") = 0,
-          nb::arg("send_flags") = 0, nb::arg("immediate") = 0, nb::arg("invalidate_rkey") = 0,
-          nb::arg("remote_address") = 0, nb::arg("rkey") = 0, nb::arg("compare_add") = 0,
-          nb::arg("swap") = 0, nb::arg("ah") = 0, nb::arg("remote_qpn") = 0,
-          nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0, nb::arg("has_cqe") = false,
-          nb::arg("memory") = MemoryTuple(), nb::arg("compare_mask") = 0, nb::arg("swap_mask") = 0,
-          nb::arg("flush") = FlushTuple())
-      .def_ro("wr_id", &SendWr::wr_id)
-      .def_ro("opcode", &SendWr::opcode)
-      .def_prop_ro("send_flags",
-                   [](const SendWr& wr) { return static_cast<SendFlags>(wr.send_flags); })
-      .def_ro("immediate", &SendWr::immediate)
-      .def_ro("invalidate_rkey", &SendWr::invalidate_rkey)
-      .def_ro("remote_address", &SendWr::remote_address)
-      .def_ro("rkey", &SendWr::rkey)
-      .def_ro("compare_add", &SendWr::compare_add)
-      .def_ro("swap", &SendWr::swap)
-      .def_ro("remote_qpn", &SendWr::remote_qpn)
-      .def_ro("remote_qkey", &SendWr::remote_qkey)
-      .def_ro("xrc_srqn", &SendWr::xrc_srqn);
+  const nb::object cls = module.attr("SendWr");
+  cls.attr("__init__") = nb::cpp_function(
+      [](nb::handle self, WrOpcode opcode, const std::vector<SgeTuple>& sges, std::uint64_t wr_id,
+         std::uint32_t send_flags, std::uint32_t immediate, std::uint32_t invalidate_rkey,
+         std::uint64_t remote_address, std::uint32_t rkey, std::uint64_t compare_add,
+         std::uint64_t swap, std::uint32_t ah_handle, std::uint32_t remote_qpn,
+         std::uint32_t remote_qkey, std::uint32_t xrc_srqn, const MemoryTuple& memory,
+         std::uint64_t compare_mask, std::uint64_t swap_mask, const FlushTuple& flush,
+         KeptBuffers kept, nb::handle cqe, nb::handle ah) {
+        make(self,
+             SendWr{.wr_id = wr_id,
+                    .opcode = opcode,
+                    .send_flags = send_flags,
+                    .immediate = immediate,
+                    .invalidate_rkey = invalidate_rkey,
+                    .remote_address = remote_address,
+                    .rkey = rkey,
+                    .compare_add = compare_add,
+                    .swap = swap,
+                    .compare_mask = compare_mask,
+                    .swap_mask = swap_mask,
+                    .flush = flush_work(flush),
+                    .ah = ah_handle,
+                    .remote_qpn = remote_qpn,
+                    .remote_qkey = remote_qkey,
+                    .xrc_srqn = xrc_srqn,
+                    .memory = memory_work(memory),
+                    .sges = sges_of(sges)},
+             std::move(kept), cqe, ah);
+      },
+      nb::is_method(), nb::name("__init__"), nb::scope(cls), nb::arg("opcode"), nb::arg("sges"),
+      nb::kw_only(), nb::arg("wr_id") = 0, nb::arg("send_flags") = 0, nb::arg("immediate") = 0,
+      nb::arg("invalidate_rkey") = 0, nb::arg("remote_address") = 0, nb::arg("rkey") = 0,
+      nb::arg("compare_add") = 0, nb::arg("swap") = 0, nb::arg("ah_handle") = 0,
+      nb::arg("remote_qpn") = 0, nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0,
+      nb::arg("memory") = MemoryTuple(), nb::arg("compare_mask") = 0, nb::arg("swap_mask") = 0,
+      nb::arg("flush") = FlushTuple(), nb::arg("kept") = nb::tuple(), nb::arg("cqe") = nb::none(),
+      nb::arg("ah") = nb::none());
+}
+
+void bind_recv_wr(nb::module_& module) {
+  const nb::object cls = module.attr("RecvWr");
+  cls.attr("__init__") = nb::cpp_function(
+      [](nb::handle self, const std::vector<SgeTuple>& sges, std::uint64_t wr_id, KeptBuffers kept,
+         nb::handle cqe) {
+        make(self, RecvWr{.wr_id = wr_id, .sges = sges_of(sges)}, std::move(kept), cqe, nb::none());
+      },
+      nb::is_method(), nb::name("__init__"), nb::scope(cls), nb::arg("sges"), nb::kw_only(),
+      nb::arg("wr_id") = 0, nb::arg("kept") = nb::tuple(), nb::arg("cqe") = nb::none());
 }
 
 }  // namespace
 
 void bind_work_requests(nb::module_& module) {
+  bind_request_types(module);
   bind_send_wr(module);
-  nb::class_<RecvWr>(module, "RecvWr", "A work request for a receive queue; immutable.")
-      .def(
-          "__init__",
-          [](RecvWr* self, const std::vector<SgeTuple>& sges, std::uint64_t wr_id, bool has_cqe) {
-            new (self) RecvWr{.wr_id = wr_id, .has_cqe = has_cqe, .sges = sges_of(sges)};
-          },
-          nb::arg("sges"), nb::kw_only(), nb::arg("wr_id") = 0, nb::arg("has_cqe") = false)
-      .def_ro("wr_id", &RecvWr::wr_id);
+  bind_recv_wr(module);
 }
 
 }  // namespace softhca

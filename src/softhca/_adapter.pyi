@@ -769,8 +769,6 @@ class MrInfo:
 class SendWr:
     """A work request for a send queue; immutable."""
 
-    def __init__(self, opcode: WrOpcode, sges: Sequence[tuple[int, int, int]], *, wr_id: int = 0, send_flags: int = 0, immediate: int = 0, invalidate_rkey: int = 0, remote_address: int = 0, rkey: int = 0, compare_add: int = 0, swap: int = 0, ah: int = 0, remote_qpn: int = 0, remote_qkey: int = 0, xrc_srqn: int = 0, has_cqe: bool = False, memory: tuple[int, int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0, 0), compare_mask: int = 0, swap_mask: int = 0, flush: tuple[int, int, int] = (0, 0, 0)) -> None: ...
-
     @property
     def wr_id(self) -> int: ...
 
@@ -807,13 +805,36 @@ class SendWr:
     @property
     def xrc_srqn(self) -> int: ...
 
+    @property
+    def byte_count(self) -> int: ...
+
+    @property
+    def cqe(self) -> Any: ...
+
+    @property
+    def ah(self) -> Any: ...
+
+    @property
+    def _kept(self) -> tuple[object, ...]: ...
+
+    def __init__(self, opcode: WrOpcode, sges: Sequence[tuple[int, int, int]], *, wr_id: int = 0, send_flags: int = 0, immediate: int = 0, invalidate_rkey: int = 0, remote_address: int = 0, rkey: int = 0, compare_add: int = 0, swap: int = 0, ah_handle: int = 0, remote_qpn: int = 0, remote_qkey: int = 0, xrc_srqn: int = 0, memory: tuple[int, int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0, 0), compare_mask: int = 0, swap_mask: int = 0, flush: tuple[int, int, int] = (0, 0, 0), kept: tuple[object, ...] = (), cqe: object | None = None, ah: object | None = None) -> None: ...
+
 class RecvWr:
     """A work request for a receive queue; immutable."""
 
-    def __init__(self, sges: Sequence[tuple[int, int, int]], *, wr_id: int = 0, has_cqe: bool = False) -> None: ...
-
     @property
     def wr_id(self) -> int: ...
+
+    @property
+    def byte_count(self) -> int: ...
+
+    @property
+    def cqe(self) -> Any: ...
+
+    @property
+    def _kept(self) -> tuple[object, ...]: ...
+
+    def __init__(self, sges: Sequence[tuple[int, int, int]], *, wr_id: int = 0, kept: tuple[object, ...] = (), cqe: object | None = None) -> None: ...
 
 class Route:
     """The IP and UDP headers around a datagram."""
@@ -1513,10 +1534,10 @@ class Completion:
     def wr_id(self) -> int: ...
 
     @property
-    def cqe(self) -> Any: ...
+    def status(self) -> WcStatus: ...
 
     @property
-    def status(self) -> WcStatus: ...
+    def cqe(self) -> Any: ...
 
     @property
     def opcode(self) -> WcOpcode: ...
@@ -1571,6 +1592,9 @@ class Completion:
 
     @property
     def timestamp_ns(self) -> int: ...
+
+def quicken_completions(cls: type) -> None:
+    """Lets a class that adds no field to completions make them as fast."""
 
 C = TypeVar("C", bound=Completion)
 

@@ -85,3 +85,6 @@ class WC(_adapter.Completion):
             f"<WC {self.opcode.name} wr_id={self.wr_id:#x} byte_len={self.byte_len} "
             f"qp_num={self.qp_num:#x}>"
         )
+
+
+_adapter.quicken_completions(WC)

@@ -115,8 +115,8 @@ def _entries(buffers: tuple[Any, ...], inline: bool) -> tuple[list[_Triple], tup
     return [triple for triple, _ in pairs], tuple(kept for _, kept in pairs)
 
 
-def _is_cqe(cqe: Cqe | None) -> bool:
-    return cqe is not None and bool(instance("cqe", cqe, Cqe))
+def _checked(cqe: Cqe | None) -> Cqe | None:
+    return None if cqe is None else instance("cqe", cqe, Cqe)
 
 
 # As integers: arithmetic of IntFlag costs more than the rest of a work request.
@@ -129,7 +129,10 @@ _INLINE = int(SendFlags.INLINE)
 class SendRequest(_adapter.SendWr):
     """A work request for a send queue. Its fields are read-only."""
 
-    __slots__ = ("_kept", "ah", "byte_count", "cqe")
+    __slots__ = ()
+
+    cqe: Cqe | None
+    ah: AH | None
 
     def __init__(
         self,
@@ -172,16 +175,14 @@ class SendRequest(_adapter.SendWr):
             wr_id=unsigned("wr_id", wr_id, 64) if wr_id != 0 else 0,
             send_flags=flags,
             xrc_srqn=unsigned("srqn", srqn, 24) if srqn != 0 else 0,
-            ah=ah.handle if ah is not None else 0,
+            ah_handle=ah.handle if ah is not None else 0,
             remote_qpn=unsigned("remote_qpn", remote_qpn, 24) if remote_qpn != 0 else 0,
             remote_qkey=unsigned("remote_qkey", remote_qkey, 32) if remote_qkey != 0 else 0,
-            has_cqe=cqe is not None and _is_cqe(cqe),
+            kept=kept,
+            cqe=_checked(cqe),
+            ah=ah,
             **(fields or {}),
         )
-        self.cqe = cqe
-        self._kept = kept
-        self.ah = ah
-        self.byte_count = byte_count
 
     def __repr__(self) -> str:
         flags = SendFlags(self.send_flags)
@@ -338,16 +339,15 @@ class Recv(_adapter.RecvWr):
     On UD queue pairs the first 40 bytes are the global routing header.
     """
 
-    __slots__ = ("_kept", "byte_count", "cqe")
+    __slots__ = ()
+
+    cqe: Cqe | None
 
     def __init__(
         self, *buffers: Sge | MR | Iterable[Sge | MR], wr_id: int = 0, cqe: Cqe | None = None
     ) -> None:
         triples, kept = _entries(buffers, inline=False)
-        super().__init__(triples, wr_id=unsigned("wr_id", wr_id, 64), has_cqe=_is_cqe(cqe))
-        self.cqe = cqe
-        self._kept = kept
-        self.byte_count = sum(length for _, length, _ in triples)
+        super().__init__(triples, wr_id=unsigned("wr_id", wr_id, 64), kept=kept, cqe=_checked(cqe))
 
     def __repr__(self) -> str:
         return f"Recv({self.byte_count} bytes, wr_id={self.wr_id:#x})"

@@ -1,0 +1,45 @@
+// Work requests as Python sees them: instances of two types, SendWr and RecvWr, that the classes of
+// the Python API derive from. Programs make one for each message.
+#pragma once
+
+#include "bindings/casters.hpp"
+#include "queue/work_request.hpp"
+
+namespace softhca {
+
+template <class Wr>
+struct RequestObject {
+  PyObject_HEAD PyObject*
+      kept;       // What keeps its buffers valid: a tuple, or a single thing. Null: nothing.
+  PyObject* cqe;  // Its callback. Null: none.
+  PyObject* ah;   // The address handle, of sends. Null: none.
+  bool made;      // Its constructor was called.
+  Wr wr;
+
+  static RequestObject& of(PyObject* self) { return *reinterpret_cast<RequestObject*>(self); }
+};
+
+// The types; null until they are bound.
+template <class Wr>
+inline PyTypeObject* request_type = nullptr;
+
+// Frees an instance of a type, or of a class that adds no field to it.
+template <class Wr>
+void deallocate_request(PyObject* self);
+
+// A new instance of such a class, not made yet and not tracked by the garbage collector; null with
+// a Python error.
+template <class Wr>
+PyObject* allocate_request(PyTypeObject* cls);
+
+// The work request in a Python object; null if it is none, or its constructor was never called.
+template <class Wr>
+const Wr* find_work_request(nb::handle object) {
+  PyTypeObject* const cls = Py_TYPE(object.ptr());
+  const bool is_one =
+      cls->tp_dealloc == deallocate_request<Wr> || PyType_IsSubtype(cls, request_type<Wr>) != 0;
+  if (!is_one || !RequestObject<Wr>::of(object.ptr()).made) return nullptr;
+  return &RequestObject<Wr>::of(object.ptr()).wr;
+}
+
+}  // namespace softhca
