@@ -13,7 +13,8 @@ namespace {
 
 // What every program looks at is there as an object, where Python reads it without a call.
 struct CompletionObject {
-  PyObject_HEAD PyObject* wr_id;
+  PyObject ob_base;
+  PyObject* wr_id;
   PyObject* status;
   PyObject* cqe;  // Null: none.
   Completion completion;

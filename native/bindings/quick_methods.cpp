@@ -35,12 +35,14 @@ struct QuickMethod {
   PyMethodDef definition{};
 };
 
+// The class of devices; null until it is bound.
+PyTypeObject* hca_type = nullptr;
+
 // The device of an open object that keeps real time; null otherwise. A simulated one may have verbs
 // replaced by those who test with it.
 Hca* device_of(const QuickMethod& method, PyObject* self) {
-  static auto* const type = reinterpret_cast<PyTypeObject*>(nb::type<Hca>().ptr());
   PyObject* const object = method.hca.of(self);
-  if (object == nullptr || Py_TYPE(object) != type) return nullptr;
+  if (object == nullptr || Py_TYPE(object) != hca_type) return nullptr;
   Hca* const hca = nb::inst_ptr<Hca>(object);
   return hca->is_simulated() ? nullptr : hca;
 }
@@ -212,6 +214,7 @@ void install(const Candidate& candidate, nb::handle cls) {
 }  // namespace
 
 void bind_quick_methods(nb::module_& module) {
+  hca_type = reinterpret_cast<PyTypeObject*>(nb::type<Hca>().ptr());
   module.def(
       "quicken",
       [](nb::type_object cls) {

@@ -20,22 +20,29 @@
 namespace softhca {
 namespace {
 
-// Names of keywords, which the compiler of Python interns like these.
+// Names of keywords, which the compiler of Python interns like these. Null until they are bound.
 struct Names {
-  static PyObject* intern(const char* name) { return PyUnicode_InternFromString(name); }
-  PyObject* const wr_id = intern("wr_id");
-  PyObject* const signaled = intern("signaled");
-  PyObject* const fence = intern("fence");
-  PyObject* const solicited = intern("solicited");
-  PyObject* const cqe = intern("cqe");
-  PyObject* const remote = intern("remote");
-  PyObject* const imm = intern("imm");
-  PyObject* const rkey = intern("rkey");
+  PyObject* wr_id = nullptr;
+  PyObject* signaled = nullptr;
+  PyObject* fence = nullptr;
+  PyObject* solicited = nullptr;
+  PyObject* cqe = nullptr;
+  PyObject* remote = nullptr;
+  PyObject* imm = nullptr;
+  PyObject* rkey = nullptr;
 };
+Names names;
 
-const Names& names() {
-  static const Names interned;
-  return interned;
+void intern_names() {
+  const auto intern = [](const char* name) { return PyUnicode_InternFromString(name); };
+  names = {.wr_id = intern("wr_id"),
+           .signaled = intern("signaled"),
+           .fence = intern("fence"),
+           .solicited = intern("solicited"),
+           .cqe = intern("cqe"),
+           .remote = intern("remote"),
+           .imm = intern("imm"),
+           .rkey = intern("rkey")};
 }
 
 // The classes that arguments are of, and where their instances keep what they are.
@@ -47,10 +54,7 @@ struct ArgumentTypes {
   Slot remote_addr, remote_rkey, remote_length;
 };
 
-ArgumentTypes& types() {
-  static ArgumentTypes known;
-  return known;
-}
+ArgumentTypes types;
 
 // The ordinary arguments of one call, as far as they were understood.
 struct Parsed {
@@ -77,16 +81,16 @@ bool take_32_bits(PyObject* value, std::optional<std::uint64_t>& into) {
 
 bool take_cqe(PyObject* value, PyObject*& into) {
   into = value;
-  return value == Py_None || PyType_IsSubtype(Py_TYPE(value), types().cqe) != 0;
+  return value == Py_None || PyType_IsSubtype(Py_TYPE(value), types.cqe) != 0;
 }
 
 bool take_keyword(PyObject* name, PyObject* value, Parsed& parsed) {
-  const Names& known = names();
+  const Names& known = names;
   if (name == known.wr_id) return exact_unsigned(value, parsed.wr_id);
   if (name == known.cqe) return take_cqe(value, parsed.cqe);
   parsed.is_for_sends = true;
   if (name == known.signaled) return add_flag(value, kSendSignaled, parsed.flags);
-  if (name == known.remote) return (parsed.remote = value, Py_TYPE(value) == types().remote);
+  if (name == known.remote) return (parsed.remote = value, Py_TYPE(value) == types.remote);
   if (name == known.fence) return add_flag(value, kSendFence, parsed.flags);
   if (name == known.solicited) return add_flag(value, kSendSolicited, parsed.flags);
   if (name == known.imm) return take_32_bits(value, parsed.imm);
@@ -95,7 +99,7 @@ bool take_keyword(PyObject* name, PyObject* value, Parsed& parsed) {
 
 // A part of a region, which is right by construction; false for any other.
 bool take_sge(PyObject* object, Sge& sge) {
-  const ArgumentTypes& known = types();
+  const ArgumentTypes& known = types;
   if (Py_TYPE(object) != known.sge) return false;
   PyObject* const mr = known.sge_mr.of(object);
   std::uint64_t length = 0;
@@ -144,8 +148,8 @@ PyObject* kept_of(PyObject* const* arguments, std::size_t count) {
   return kept;
 }
 
-// A new instance with what all work requests have; null with a Python error. `set(wr)` sets the
-// rest.
+// A new instance with what all work requests have; null with a Python error. `set(wr)` sets what
+// else its family has, always the same fields: there may be a work request of before in them.
 template <class Wr, class Set>
 PyObject* make(PyObject* cls, const Call& call, PyObject* const* arguments, std::size_t count,
                Set&& set) {
@@ -155,13 +159,12 @@ PyObject* make(PyObject* cls, const Call& call, PyObject* const* arguments, std:
   request.kept = kept_of(arguments, count);
   if (count > 1 && request.kept == nullptr) return nullptr;
   request.wr.wr_id = call.parsed.wr_id;
-  if (call.parsed.cqe != Py_None) {
-    request.cqe = Py_NewRef(call.parsed.cqe);
-    request.wr.has_cqe = true;
-  }
-  request.wr.sges.assign(call.sges.begin(), call.sges.begin() + static_cast<std::ptrdiff_t>(count));
+  request.wr.has_cqe = call.parsed.cqe != Py_None;
+  if (request.wr.has_cqe) request.cqe = Py_NewRef(call.parsed.cqe);
+  request.wr.sges.resize(count);
+  for (std::size_t i = 0; i < count; ++i) request.wr.sges[i] = call.sges[i];
   set(request.wr);
-  request.made = true;
+  request.making = Making::QUICK;
   PyObject_GC_Track(made.ptr());
   return made.release().ptr();
 }
@@ -194,7 +197,7 @@ bool resolve_remote(const Call& call, Needs needs, Far& far) {
     return false;
   }
   if (!needs.remote) return true;
-  const ArgumentTypes& known = types();
+  const ArgumentTypes& known = types;
   std::uint64_t length = 0;
   return exact_unsigned(known.remote_addr.of(parsed.remote), far.address) &&
          exact_unsigned(known.remote_rkey.of(parsed.remote), far.rkey) && far.rkey <= 0xffffffff &&
@@ -287,7 +290,7 @@ void quicken_request(nb::handle cls, vectorcallfunc maker) {
 }
 
 void name_types(nb::handle sge, nb::handle remote, nb::handle cqe) {
-  ArgumentTypes& known = types();
+  ArgumentTypes& known = types;
   const auto keep = [](nb::handle cls) {  // For the life of the process.
     return reinterpret_cast<PyTypeObject*>(nb::borrow(cls).release().ptr());
   };
@@ -306,6 +309,7 @@ void name_types(nb::handle sge, nb::handle remote, nb::handle cqe) {
 }  // namespace
 
 void bind_quick_requests(nb::module_& module) {
+  intern_names();
   module.def(
       "quicken_requests",
       [](nb::type_object sge, nb::type_object remote, nb::type_object cqe, nb::args classes) {

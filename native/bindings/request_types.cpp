@@ -94,15 +94,6 @@ int clear(PyObject* self) {
   return 0;
 }
 
-// Leaves nothing in a work request but the room of its list.
-template <class Wr>
-void empty(Wr& wr) {
-  std::vector<Sge> room = std::move(wr.sges);
-  room.clear();
-  wr = Wr{};
-  wr.sges = std::move(room);
-}
-
 // Before a constructor, which may take whatever it likes.
 template <class Wr>
 PyObject* make_empty(PyTypeObject* cls, PyObject*, PyObject*) {
@@ -139,10 +130,9 @@ void deallocate_request(PyObject* self) {
   auto& request = RequestObject<Wr>::of(self);
   PyObject_GC_UnTrack(self);
   clear<Wr>(self);
-  if (cls->tp_dealloc == deallocate_request<Wr> && pool<Wr>.give(self)) {
-    request.made = false;
-    empty(request.wr);
-  } else {
+  const bool is_like_others = request.making == Making::QUICK;
+  request.making = Making::EMPTY;
+  if (!is_like_others || cls->tp_dealloc != deallocate_request<Wr> || !pool<Wr>.give(self)) {
     request.wr.~Wr();
     cls->tp_free(self);
   }

@@ -2,18 +2,27 @@
 // the Python API derive from. Programs make one for each message.
 #pragma once
 
+#include <cstdint>
+
 #include "bindings/casters.hpp"
 #include "queue/work_request.hpp"
 
 namespace softhca {
 
+// How far an instance has come.
+enum class Making : std::uint8_t {
+  EMPTY,        // Its constructor was not called.
+  CONSTRUCTED,  // It was.
+  QUICK,        // See quick_requests.cpp.
+};
+
 template <class Wr>
 struct RequestObject {
-  PyObject_HEAD PyObject*
-      kept;       // What keeps its buffers valid: a tuple, or a single thing. Null: nothing.
-  PyObject* cqe;  // Its callback. Null: none.
-  PyObject* ah;   // The address handle, of sends. Null: none.
-  bool made;      // Its constructor was called.
+  PyObject ob_base;
+  PyObject* kept;  // What keeps its buffers valid: a tuple, or a single thing. Null: nothing.
+  PyObject* cqe;   // Its callback. Null: none.
+  PyObject* ah;    // The address handle, of sends. Null: none.
+  Making making;
   Wr wr;
 
   static RequestObject& of(PyObject* self) { return *reinterpret_cast<RequestObject*>(self); }
@@ -27,8 +36,8 @@ inline PyTypeObject* request_type = nullptr;
 template <class Wr>
 void deallocate_request(PyObject* self);
 
-// A new instance of such a class, not made yet and not tracked by the garbage collector; null with
-// a Python error.
+// A new instance of such a class, not tracked by the garbage collector; null with a Python error.
+// Its work request may still be one that was made quickly before.
 template <class Wr>
 PyObject* allocate_request(PyTypeObject* cls);
 
@@ -38,7 +47,7 @@ const Wr* find_work_request(nb::handle object) {
   PyTypeObject* const cls = Py_TYPE(object.ptr());
   const bool is_one =
       cls->tp_dealloc == deallocate_request<Wr> || PyType_IsSubtype(cls, request_type<Wr>) != 0;
-  if (!is_one || !RequestObject<Wr>::of(object.ptr()).made) return nullptr;
+  if (!is_one || RequestObject<Wr>::of(object.ptr()).making == Making::EMPTY) return nullptr;
   return &RequestObject<Wr>::of(object.ptr()).wr;
 }
 

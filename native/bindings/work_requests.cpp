@@ -50,13 +50,13 @@ void make(nb::handle self, Wr&& wr, KeptBuffers kept, nb::handle cqe, nb::handle
     throw nb::type_error("self is no work request of this kind");
   }
   auto& request = RequestObject<Wr>::of(self.ptr());
-  if (request.made) throw nb::type_error("a work request is made once");
+  if (request.making != Making::EMPTY) throw nb::type_error("a work request is made once");
   request.wr = std::move(wr);
   request.wr.has_cqe = !cqe.is_none();
   request.kept = kept_reference(kept);
   request.cqe = kept_reference(cqe);
   request.ah = kept_reference(ah);
-  request.made = true;
+  request.making = Making::CONSTRUCTED;
 }
 
 void bind_send_wr(nb::module_& module) {
@@ -65,10 +65,10 @@ void bind_send_wr(nb::module_& module) {
       [](nb::handle self, WrOpcode opcode, const std::vector<SgeTuple>& sges, std::uint64_t wr_id,
          std::uint32_t send_flags, std::uint32_t immediate, std::uint32_t invalidate_rkey,
          std::uint64_t remote_address, std::uint32_t rkey, std::uint64_t compare_add,
-         std::uint64_t swap, std::uint32_t ah_handle, std::uint32_t remote_qpn,
-         std::uint32_t remote_qkey, std::uint32_t xrc_srqn, const MemoryTuple& memory,
-         std::uint64_t compare_mask, std::uint64_t swap_mask, const FlushTuple& flush,
-         KeptBuffers kept, nb::handle cqe, nb::handle ah) {
+         std::uint64_t swap, std::uint32_t ah, std::uint32_t remote_qpn, std::uint32_t remote_qkey,
+         std::uint32_t xrc_srqn, const MemoryTuple& memory, std::uint64_t compare_mask,
+         std::uint64_t swap_mask, const FlushTuple& flush, KeptBuffers kept, nb::handle cqe,
+         nb::handle ah_object) {
         make(self,
              SendWr{.wr_id = wr_id,
                     .opcode = opcode,
@@ -82,22 +82,22 @@ void bind_send_wr(nb::module_& module) {
                     .compare_mask = compare_mask,
                     .swap_mask = swap_mask,
                     .flush = flush_work(flush),
-                    .ah = ah_handle,
+                    .ah = ah,
                     .remote_qpn = remote_qpn,
                     .remote_qkey = remote_qkey,
                     .xrc_srqn = xrc_srqn,
                     .memory = memory_work(memory),
                     .sges = sges_of(sges)},
-             std::move(kept), cqe, ah);
+             std::move(kept), cqe, ah_object);
       },
       nb::is_method(), nb::name("__init__"), nb::scope(cls), nb::arg("opcode"), nb::arg("sges"),
       nb::kw_only(), nb::arg("wr_id") = 0, nb::arg("send_flags") = 0, nb::arg("immediate") = 0,
       nb::arg("invalidate_rkey") = 0, nb::arg("remote_address") = 0, nb::arg("rkey") = 0,
-      nb::arg("compare_add") = 0, nb::arg("swap") = 0, nb::arg("ah_handle") = 0,
-      nb::arg("remote_qpn") = 0, nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0,
-      nb::arg("memory") = MemoryTuple(), nb::arg("compare_mask") = 0, nb::arg("swap_mask") = 0,
-      nb::arg("flush") = FlushTuple(), nb::arg("kept") = nb::tuple(), nb::arg("cqe") = nb::none(),
-      nb::arg("ah") = nb::none());
+      nb::arg("compare_add") = 0, nb::arg("swap") = 0, nb::arg("ah") = 0, nb::arg("remote_qpn") = 0,
+      nb::arg("remote_qkey") = 0, nb::arg("xrc_srqn") = 0, nb::arg("memory") = MemoryTuple(),
+      nb::arg("compare_mask") = 0, nb::arg("swap_mask") = 0, nb::arg("flush") = FlushTuple(),
+      nb::arg("kept") = nb::tuple(), nb::arg("cqe") = nb::none(),
+      nb::arg("ah_object") = nb::none());
 }
 
 void bind_recv_wr(nb::module_& module) {

@@ -175,12 +175,12 @@ class SendRequest(_adapter.SendWr):
             wr_id=unsigned("wr_id", wr_id, 64) if wr_id != 0 else 0,
             send_flags=flags,
             xrc_srqn=unsigned("srqn", srqn, 24) if srqn != 0 else 0,
-            ah_handle=ah.handle if ah is not None else 0,
+            ah=ah.handle if ah is not None else 0,
             remote_qpn=unsigned("remote_qpn", remote_qpn, 24) if remote_qpn != 0 else 0,
             remote_qkey=unsigned("remote_qkey", remote_qkey, 32) if remote_qkey != 0 else 0,
             kept=kept,
             cqe=_checked(cqe),
-            ah=ah,
+            ah_object=ah,
             **(fields or {}),
         )
 
