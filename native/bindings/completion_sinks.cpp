@@ -26,8 +26,7 @@ void bind_completion_sinks(nb::module_& module, HcaClass& hca) {
          [](Hca& self) {
            const auto channel = std::make_shared<CompletionChannel>();
            if (const int error = channel->open(); error != 0) {
-             raise_refusal(
-                 {.error = error, .argument = "channel", .rule = "cannot have a descriptor"});
+             raise_refusal(refuse(error, "channel", 0, "cannot have a descriptor"));
            }
            return std::tuple(channel, self.completion_sinks().add(channel));
          },

@@ -43,14 +43,14 @@ void attach_mcast(Hca& hca, std::uint32_t qpn, const Gid& gid) {
   const DriverError error = hca.join_group(gid);
   if (error.ok()) return;
   demand(hca.call([&](Adapter& adapter) { return adapter.detach_mcast(qpn, gid); }));
-  raise_refusal({.error = error.error, .argument = "gid", .rule = error.message.c_str()});
+  raise_refusal(refuse(error.error, "gid", 0, error.message.c_str()));
 }
 
 void detach_mcast(Hca& hca, std::uint32_t qpn, const Gid& gid) {
   demand(hca.call([&](Adapter& adapter) { return adapter.detach_mcast(qpn, gid); }));
   const DriverError error = hca.leave_group(gid);
   if (!error.ok()) {
-    raise_refusal({.error = error.error, .argument = "gid", .rule = error.message.c_str()});
+    raise_refusal(refuse(error.error, "gid", 0, error.message.c_str()));
   }
 }
 
