@@ -11,12 +11,11 @@ Hca::Hca(OpenedDevice device)
 
 Hca::~Hca() { close(); }
 
-Status Hca::usable() const {
+Status Hca::refuse_use() const {
   if (fork_generation_ != softhca::fork_generation()) {
     return refuse(EIO, "device", 0, "belongs to the parent process: open one after fork()");
   }
-  if (closed_.load()) return refuse(ENODEV, "device", 0, "is closed");
-  return Status::success();
+  return refuse(ENODEV, "device", 0, "is closed");
 }
 
 void Hca::close() {

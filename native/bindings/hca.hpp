@@ -165,7 +165,11 @@ class Hca {
     Hca& hca_;
   };
 
-  Status usable() const;
+  Status usable() const {
+    const bool is_ours = fork_generation_ == softhca::fork_generation();
+    return is_ours && !closed_.load() ? Status::success() : refuse_use();
+  }
+  Status refuse_use() const;
   void pump_transmit();
 
   const std::uint64_t fork_generation_ = softhca::fork_generation();
