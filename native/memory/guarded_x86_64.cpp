@@ -2,8 +2,11 @@
 
 #include "memory/guarded_labels.hpp"
 
-// Each routine has one instruction that may fault, between two labels, and one to resume at. The
-// System V calling convention puts the arguments in rdi, rsi, rdx, rcx.
+// What may fault in a routine lies between two labels, and it has one to resume at. The System V
+// calling convention puts the arguments in rdi, rsi, rdx, rcx.
+//
+// Copying goes up from the first byte, and what is left is in rcx throughout. "rep movsb" is best
+// for many bytes, but takes longer to begin than to copy a few.
 asm(R"(
     .text
     .p2align 4
@@ -14,6 +17,21 @@ softhca_copy:
     .cfi_startproc
     movq %rdx, %rcx
 softhca_copy_fault:
+    cmpq $256, %rcx
+    ja 2f
+    jmp 1f
+0:
+    movups (%rsi), %xmm0
+    movups %xmm0, (%rdi)
+    addq $16, %rsi
+    addq $16, %rdi
+    subq $16, %rcx
+1:
+    cmpq $16, %rcx
+    jae 0b
+    testq %rcx, %rcx
+    jz softhca_copy_behind
+2:
     rep movsb
 softhca_copy_behind:
 softhca_copy_resume:
