@@ -119,6 +119,18 @@ def _checked(cqe: Cqe | None) -> Cqe | None:
     return None if cqe is None else instance("cqe", cqe, Cqe)
 
 
+# What operations take besides buffers, by the names of their arguments: where it goes, and bits.
+_OPERANDS = {
+    "imm": ("immediate", 32),
+    "rkey": ("invalidate_rkey", 32),
+    "add": ("compare_add", 64),
+    "boundary": ("compare_mask", 64),
+    "compare": ("compare_add", 64),
+    "compare_mask": ("compare_mask", 64),
+    "swap": ("swap", 64),
+    "swap_mask": ("swap_mask", 64),
+}
+
 # As integers: arithmetic of IntFlag costs more than the rest of a work request.
 _SIGNALED = int(SendFlags.SIGNALED)
 _FENCE = int(SendFlags.FENCE)
@@ -150,8 +162,13 @@ class SendRequest(_adapter.SendWr):
         remote_qpn: int = 0,
         remote_qkey: int = 0,
         remote: RemoteMemory | None = None,
+        operands: dict[str, int] | None = None,
         fields: dict[str, Any] | None = None,
     ) -> None:
+        fields = dict(fields or {})
+        for argument, value in (operands or {}).items():
+            field, bits = _OPERANDS[argument]
+            fields[field] = unsigned(argument, value, bits)
         triples, kept = _entries(buffers, inline)
         byte_count = sum([length for _, length, _ in triples])
         if remote is not None or opcode in _REMOTE:
@@ -160,7 +177,7 @@ class SendRequest(_adapter.SendWr):
                 raise VerbsError(
                     errno.EINVAL, "remote", far, f"must hold the {byte_count} bytes of the buffers"
                 )
-            fields = {**(fields or {}), "remote_address": far.addr, "rkey": far.rkey}
+            fields |= {"remote_address": far.addr, "rkey": far.rkey}
         flags = (
             (_SIGNALED if signaled else 0)
             | (_FENCE if fence else 0)
@@ -181,7 +198,7 @@ class SendRequest(_adapter.SendWr):
             kept=kept,
             cqe=_checked(cqe),
             ah_object=ah,
-            **(fields or {}),
+            **fields,
         )
 
     def __repr__(self) -> str:
@@ -205,12 +222,7 @@ class SendImm(SendRequest):
     __slots__ = ()
 
     def __init__(self, *buffers: BufferLike, imm: int, **options: Unpack[SendOptions]) -> None:
-        super().__init__(
-            WrOpcode.SEND_WITH_IMM,
-            buffers,
-            fields={"immediate": unsigned("imm", imm, 32)},
-            **options,
-        )
+        super().__init__(WrOpcode.SEND_WITH_IMM, buffers, operands={"imm": imm}, **options)
 
 
 class SendInv(SendRequest):
@@ -219,12 +231,7 @@ class SendInv(SendRequest):
     __slots__ = ()
 
     def __init__(self, *buffers: BufferLike, rkey: int, **options: Unpack[SendOptions]) -> None:
-        super().__init__(
-            WrOpcode.SEND_WITH_INV,
-            buffers,
-            fields={"invalidate_rkey": unsigned("rkey", rkey, 32)},
-            **options,
-        )
+        super().__init__(WrOpcode.SEND_WITH_INV, buffers, operands={"rkey": rkey}, **options)
 
 
 class Write(SendRequest):
@@ -254,13 +261,8 @@ class WriteImm(SendRequest):
     def __init__(
         self, *buffers: BufferLike, remote: RemoteMemory, imm: int, **options: Unpack[Options]
     ) -> None:
-        super().__init__(
-            WrOpcode.RDMA_WRITE_WITH_IMM,
-            buffers,
-            remote=remote,
-            fields={"immediate": unsigned("imm", imm, 32)},
-            **options,
-        )
+        opcode = WrOpcode.RDMA_WRITE_WITH_IMM
+        super().__init__(opcode, buffers, remote=remote, operands={"imm": imm}, **options)
 
 
 class Read(SendRequest):
@@ -295,16 +297,9 @@ class CmpSwap(SendRequest):
         swap: int,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            WrOpcode.ATOMIC_CMP_AND_SWP,
-            buffers,
-            remote=remote,
-            fields={
-                "compare_add": unsigned("compare", compare, 64),
-                "swap": unsigned("swap", swap, 64),
-            },
-            **options,
-        )
+        operands = {"compare": compare, "swap": swap}
+        opcode = WrOpcode.ATOMIC_CMP_AND_SWP
+        super().__init__(opcode, buffers, remote=remote, operands=operands, **options)
 
 
 class FetchAdd(SendRequest):
@@ -324,13 +319,8 @@ class FetchAdd(SendRequest):
         **options: Unpack[Options],
     ) -> None:
         addend = add + (1 << 64) if -(1 << 63) <= add < 0 else add
-        super().__init__(
-            WrOpcode.ATOMIC_FETCH_AND_ADD,
-            buffers,
-            remote=remote,
-            fields={"compare_add": unsigned("add", addend, 64)},
-            **options,
-        )
+        opcode = WrOpcode.ATOMIC_FETCH_AND_ADD
+        super().__init__(opcode, buffers, remote=remote, operands={"add": addend}, **options)
 
 
 class Recv(_adapter.RecvWr):

@@ -147,9 +147,4 @@ class LocalInv(SendRequest):
     __slots__ = ()
 
     def __init__(self, rkey: int, **options: Unpack[LocalOptions]) -> None:
-        super().__init__(
-            WrOpcode.LOCAL_INV,
-            (),
-            fields={"invalidate_rkey": unsigned("rkey", rkey, 32)},
-            **options,
-        )
+        super().__init__(WrOpcode.LOCAL_INV, (), operands={"rkey": rkey}, **options)

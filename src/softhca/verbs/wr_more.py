@@ -36,18 +36,14 @@ class MaskedCmpSwap(SendRequest):
         swap_mask: int,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            WrOpcode.MASKED_ATOMIC_CMP_AND_SWP,
-            buffers,
-            remote=remote,
-            fields={
-                "compare_add": unsigned("compare", compare, 64),
-                "compare_mask": unsigned("compare_mask", compare_mask, 64),
-                "swap": unsigned("swap", swap, 64),
-                "swap_mask": unsigned("swap_mask", swap_mask, 64),
-            },
-            **options,
-        )
+        operands = {
+            "compare": compare,
+            "compare_mask": compare_mask,
+            "swap": swap,
+            "swap_mask": swap_mask,
+        }
+        opcode = WrOpcode.MASKED_ATOMIC_CMP_AND_SWP
+        super().__init__(opcode, buffers, remote=remote, operands=operands, **options)
 
 
 class MaskedFetchAdd(SendRequest):
@@ -67,16 +63,9 @@ class MaskedFetchAdd(SendRequest):
         boundary: int,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(
-            WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD,
-            buffers,
-            remote=remote,
-            fields={
-                "compare_add": unsigned("add", add, 64),
-                "compare_mask": unsigned("boundary", boundary, 64),
-            },
-            **options,
-        )
+        operands = {"add": add, "boundary": boundary}
+        opcode = WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD
+        super().__init__(opcode, buffers, remote=remote, operands=operands, **options)
 
 
 class AtomicWrite(SendRequest):
