@@ -136,6 +136,10 @@ std::uint64_t Adapter::next_deadline_ns() const {
   return held_back.empty() ? next_ns : std::min(next_ns, held_back.begin()->first);
 }
 
+void Adapter::use_clock(const Clock& clock) { state_->time.use(clock); }
+
+void Adapter::begin_call() { state_->time.begin(); }
+
 void Adapter::advance(std::uint64_t now_ns) {
   State& s = *state_;
   s.set_time(now_ns);

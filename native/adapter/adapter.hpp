@@ -20,6 +20,7 @@
 #include "transport/congestion.hpp"
 #include "transport/counters.hpp"
 #include "transport/outgoing_packet.hpp"
+#include "vocabulary/call_time.hpp"
 #include "vocabulary/observer.hpp"
 #include "vocabulary/route.hpp"
 #include "vocabulary/status.hpp"
@@ -148,6 +149,10 @@ class Adapter {
                    bool patient = false);
   bool holds_acks() const;
   void release_acks();
+  // Calls may say kAskClock for the time if they stand behind a begin_call() of their own: the
+  // clock is read if the time matters.
+  void use_clock(const Clock& clock);
+  void begin_call();
   // When advance() has something to do; kNever if not. Ask again after any other call.
   std::uint64_t next_deadline_ns() const;
   void advance(std::uint64_t now_ns);
@@ -312,6 +317,8 @@ class Adapter {
   Status ring_doorbell(std::uint32_t qpn, std::uint64_t now_ns);
 
  private:
+  bool exchange_some(std::uint64_t now_ns);
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -136,10 +136,12 @@ bool Adapter::State::send_locally(QueuePair& qp) {
 }
 
 bool Adapter::exchange(std::uint64_t now_ns) {
+  const State& s = *state_;
+  return !(s.ready_local.empty() && s.stalled.empty()) && exchange_some(now_ns);
+}
+
+bool Adapter::exchange_some(std::uint64_t now_ns) {
   State& s = *state_;
-  if (s.ready_local.empty() && s.stalled.empty()) {
-    return false;
-  }
   s.set_time(now_ns);
   s.ready_local.insert(s.ready_local.end(), s.stalled.begin(), s.stalled.end());
   s.stalled.clear();

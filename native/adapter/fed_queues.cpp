@@ -78,7 +78,7 @@ Status Adapter::lead_cq(std::uint32_t handle, std::shared_ptr<CompletionOutlet> 
 
 Status Adapter::ring_doorbell(std::uint32_t qpn, std::uint64_t now_ns) {
   State& s = *state_;
-  s.now_ns = now_ns;
+  s.set_time(now_ns);
   QueuePair* qp = s.qps.find(qpn);
   if (qp == nullptr) {
     return no_such("qp", qpn);

@@ -35,7 +35,7 @@ void Adapter::State::complete(CompletionQueue& cq, Completion& completion) {
     observer->completed(completion.qpn, completion.wr_id, completion.status, completion.byte_len,
                         completion.is_receive);
   }
-  completion.timestamp_ns = now_ns;
+  completion.timestamp_ns = time.now_ns();
   if (cq.push_quietly(completion)) {
     return;
   }
@@ -85,7 +85,7 @@ void Adapter::State::notify(const CompletionQueue& cq) {
 
 // Moderated CQs whose period is over.
 void Adapter::State::release_held_back() {
-  while (!held_back.empty() && held_back.begin()->first <= now_ns) {
+  while (!held_back.empty() && held_back.begin()->first <= time.now_ns()) {
     CompletionQueue* cq = cqs.find(held_back.begin()->second);
     held_back.erase(held_back.begin());
     if (cq != nullptr && cq->notify_now()) {

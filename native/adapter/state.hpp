@@ -53,7 +53,7 @@ struct Adapter::State final : Services {
 
   // Callers read the clock before they have the lock, and overtake each other in between: time does
   // not run backwards for it.
-  void set_time(std::uint64_t at_ns) { now_ns = std::max(now_ns, at_ns); }
+  void set_time(std::uint64_t at_ns) { time.tell(at_ns); }
   void notify(const CompletionQueue& cq);
   // `wakes`: somebody sleeps until it notifies.
   void overflowed(const CompletionQueue& cq, bool wakes);

@@ -11,7 +11,7 @@ Hca::Hca(OpenedDevice device)
 
 Hca::~Hca() { close(); }
 
-Status Hca::refuse_use() const {
+Status Hca::why_unusable() const {
   if (fork_generation_ != softhca::fork_generation()) {
     return refuse(EIO, "device", 0, "belongs to the parent process: open one after fork()");
   }

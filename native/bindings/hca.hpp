@@ -84,7 +84,7 @@ class Hca {
   template <class Verb, class Outcome>
   bool call_at_once(Verb&& verb, Outcome& outcome) {
     bool due = false;
-    if (!driver_ || !usable().ok() || !driver_->try_with_adapter(verb, outcome, due)) return false;
+    if (!driver_ || !is_usable() || !driver_->try_with_adapter(verb, outcome, due)) return false;
     if (due) pump_transmit();
     return true;
   }
@@ -165,11 +165,11 @@ class Hca {
     Hca& hca_;
   };
 
-  Status usable() const {
-    const bool is_ours = fork_generation_ == softhca::fork_generation();
-    return is_ours && !closed_.load() ? Status::success() : refuse_use();
+  Status usable() const { return is_usable() ? Status::success() : why_unusable(); }
+  bool is_usable() const {
+    return fork_generation_ == softhca::fork_generation() && !closed_.load();
   }
-  Status refuse_use() const;
+  Status why_unusable() const;
   void pump_transmit();
 
   const std::uint64_t fork_generation_ = softhca::fork_generation();

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "vocabulary/call_time.hpp"
+
 namespace softhca {
 
 inline std::uint64_t clock_ns(clockid_t clock) {
@@ -15,6 +17,16 @@ inline std::uint64_t clock_ns(clockid_t clock) {
 }
 
 inline std::uint64_t monotonic_ns() { return clock_ns(CLOCK_MONOTONIC); }
+// Now or later, by some milliseconds: the time of the last tick and the length of one.
+inline std::uint64_t late_monotonic_ns() {
+  static const std::uint64_t tick_ns = [] {
+    timespec tick{};
+    clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+    return static_cast<std::uint64_t>(tick.tv_nsec);
+  }();
+  return clock_ns(CLOCK_MONOTONIC_COARSE) + tick_ns;
+}
+inline constexpr Clock kMonotonicClock{.now_ns = monotonic_ns, .late_ns = late_monotonic_ns};
 inline std::uint64_t realtime_ns() { return clock_ns(CLOCK_REALTIME); }
 
 }  // namespace softhca

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <system_error>
 
-#include "driver/fork_generation.hpp"
 #include "driver/signals_blocked.hpp"
 
 namespace softhca {
@@ -61,6 +60,7 @@ DriverError Driver::open_descriptors() {
 }
 
 DriverError Driver::start() {
+  guarded_->adapter.use_clock(kMonotonicClock);
   DriverError error = open_descriptors();
   if (!error.ok()) return error;
   Capture capture;
@@ -154,12 +154,11 @@ void Driver::abandon() {
   static_cast<void>(completion_sinks_.release());
 }
 
-Status Driver::usable() const {
+Status Driver::why_unusable() const {
   if (fork_generation_ != softhca::fork_generation()) {
     return refuse(EIO, "device", 0, "belongs to the parent process: open one after fork()");
   }
-  if (closed_.load(std::memory_order_relaxed)) return refuse(ENODEV, "device", 0, "is closed");
-  return Status::success();
+  return refuse(ENODEV, "device", 0, "is closed");
 }
 
 Result<bool> Driver::next_event(AsyncEvent& event) {

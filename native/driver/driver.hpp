@@ -16,6 +16,7 @@
 #include "driver/deadline_timer.hpp"
 #include "driver/engine.hpp"
 #include "driver/event_bell.hpp"
+#include "driver/fork_generation.hpp"
 #include "driver/guarded_adapter.hpp"
 #include "driver/quiet_wire.hpp"
 #include "driver/yield_habit.hpp"
@@ -63,17 +64,21 @@ class Driver {
   void close();
 
   // EIO: this process is a child of the one that opened the device. ENODEV: closed.
-  Status usable() const;
+  Status usable() const { return is_usable() ? Status::success() : why_unusable(); }
+  bool is_usable() const {
+    return fork_generation_ == softhca::fork_generation() &&
+           !closed_.load(std::memory_order_relaxed);
+  }
 
   // Calls `function(Adapter&, now_ns)`, which returns a Status or a Result, with the adapter
-  // locked, and sends what came of it.
+  // locked, and sends what came of it. Instead of the time it gets kAskClock.
   template <class Function>
   auto with_adapter(Function&& function) -> decltype(function(std::declval<Adapter&>(), 0ull)) {
-    if (const Status status = usable(); !status.ok()) return status;
-    const std::uint64_t now_ns = monotonic_ns();
+    if (!is_usable()) return why_unusable();
     std::unique_lock lock(guarded_->mutex);
-    auto result = function(guarded_->adapter, now_ns);
-    const bool due = settle_locally(now_ns);
+    guarded_->adapter.begin_call();
+    auto result = function(guarded_->adapter, kAskClock);
+    const bool due = settle_locally();
     lock.unlock();
     if (due) pump(kTransmit);
     return result;
@@ -86,9 +91,9 @@ class Driver {
   bool try_with_adapter(Function&& function, Outcome& outcome, bool& due) {
     const std::unique_lock lock(guarded_->mutex, std::try_to_lock);
     if (!lock.owns_lock()) return false;
-    const std::uint64_t now_ns = monotonic_ns();
-    outcome = function(guarded_->adapter, now_ns);
-    due = settle_locally(now_ns);
+    guarded_->adapter.begin_call();
+    outcome = function(guarded_->adapter, kAskClock);
+    due = settle_locally();
     return true;
   }
   void pump_transmit() { pump(kTransmit); }
@@ -129,6 +134,7 @@ class Driver {
   enum class Outcome { IDLE, MORE, BUSY };
   enum class ThreadState { RUNNING, ASIDE, ASLEEP };
 
+  Status why_unusable() const;
   DriverError open_descriptors();
   DriverError start_thread();
   void abandon();
@@ -137,7 +143,7 @@ class Driver {
   bool fetch_and_settle(bool& due);
   bool fetch_under_lock();
   // Under the lock: moves what stays on this host. True: the engine has something to do besides.
-  bool settle_locally(std::uint64_t now_ns);
+  bool settle_locally();
   // A poll has found nothing. `looks`: how many times it looks at the network.
   YieldHabit::Yield be_patient(int& looks);
   void pump(unsigned work);

@@ -19,7 +19,7 @@ constexpr int kRoundsPerLook = 4;
 }  // namespace
 
 Result<std::size_t> Driver::poll_cq(std::uint32_t cq, std::span<Completion> out) {
-  if (const Status status = usable(); !status.ok()) return status;
+  if (!is_usable()) return why_unusable();
   bool due = false;
   std::unique_lock lock(guarded_->mutex);
   Result<std::size_t> polled = poll_under_lock(cq, out, due);
@@ -81,11 +81,11 @@ YieldHabit::Yield Driver::be_patient(int& looks) {
 
 // With the adapter locked, takes in what neighbours have sent. True: something had come.
 bool Driver::fetch_and_settle(bool& due) {
-  const std::uint64_t now_ns = monotonic_ns();
-  const bool fetched = neighbourhood_->fetch(now_ns);
+  guarded_->adapter.begin_call();
+  const bool fetched = neighbourhood_->fetch(kAskClock);
   if (fetched) local_news_.store(true, std::memory_order_relaxed);
   neighbours_borrow_.store(neighbourhood_->has_lent(), std::memory_order_relaxed);
-  due = settle_locally(now_ns);
+  due = settle_locally();
   return fetched;
 }
 
@@ -101,9 +101,9 @@ bool Driver::may_skip_wire() {
          quiet_wire_.may_skip(last_poll_ns_.load(std::memory_order_relaxed), yields_.is_crowded());
 }
 
-bool Driver::settle_locally(std::uint64_t now_ns) {
+bool Driver::settle_locally() {
   Adapter& adapter = guarded_->adapter;
-  const bool more = adapter.exchange(now_ns);
+  const bool more = adapter.exchange(kAskClock);
   return more || adapter.wants_driver() ||
          adapter.next_deadline_ns() < armed_ns_.load(std::memory_order_relaxed);
 }

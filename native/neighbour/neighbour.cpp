@@ -185,8 +185,7 @@ void Neighbour::forget_buffers() {
 // --- what was lent
 
 // Looks through what the peer is done with, before its place in the ring is written again.
-void Neighbour::settle() {
-  if (lent_.empty()) return;
+void Neighbour::settle_lent() {
   writer_.look();
   while (!lent_.empty() && lent_.front().end <= writer_.consumed()) {
     Lent& done = lent_.front();
@@ -252,9 +251,11 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
     if (reader_.consume(record.piece_count != 0)) wake();
   }
   settle();
-  for (const Unreadable& one : std::exchange(unreadable_, {})) {
-    adapter.payload_unreadable(one.qpn, one.packet, now_ns);
-    ++taken;
+  if (!unreadable_.empty()) {
+    for (const Unreadable& one : std::exchange(unreadable_, {})) {
+      adapter.payload_unreadable(one.qpn, one.packet, now_ns);
+      ++taken;
+    }
   }
   return taken > 0;
 }

@@ -90,7 +90,10 @@ class Neighbour final : public LocalPath {
   void take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
   bool locate(const std::uint8_t* from, std::size_t count);
   bool locate_known(const std::uint8_t* from, std::size_t count);
-  void settle();
+  void settle() {
+    if (!lent_.empty()) settle_lent();
+  }
+  void settle_lent();
   bool take_back(Lent& lent);
   bool peer_is_gone() const;
   bool announce(const SharedBuffer& buffer);

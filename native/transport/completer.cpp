@@ -90,7 +90,7 @@ void Requester::progress(std::uint32_t unacked_psn) {
   if (moved <= 0) {
     return;
   }
-  const std::uint64_t now_ns = qp_.services.now_ns;
+  CallTime& time = qp_.services.time;
   unacked_psn_ = unacked_psn;
   retries_left_ = qp_.attr.retry_cnt;
   rnr_retries_left_ = qp_.attr.rnr_retry;
@@ -104,7 +104,7 @@ void Requester::progress(std::uint32_t unacked_psn) {
   }
   if (sampling_ && psn_distance(sample_psn_, unacked_psn) > 0) {
     sampling_ = false;
-    timer_.measured(now_ns - sample_ns_);
+    timer_.measured(time.now_ns() - sample_ns_);
   }
   while (!reads_.empty() && psn_distance(reads_.front().end_psn, unacked_psn) >= 0) {
     reads_.pop_front();
@@ -127,7 +127,7 @@ void Requester::progress(std::uint32_t unacked_psn) {
   if (unacked_psn_ == highest_psn_) {
     timer_.stop();
   } else {
-    timer_.restart(now_ns);
+    timer_.restart(time.late_ns());
   }
   if (may_have_packets()) {
     qp_.services.schedule(qp_);
@@ -273,7 +273,7 @@ void Requester::on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code) {
     --rnr_retries_left_;
   }
   waiting_rnr_ = true;
-  rnr_deadline_ns_ = qp_.services.now_ns + rnr_delay_ns(timer_code);
+  rnr_deadline_ns_ = qp_.services.time.now_ns() + rnr_delay_ns(timer_code);
   timer_.stop();
   set_position(psn);
   sampling_ = probing_ = probe_wanted_ = false;

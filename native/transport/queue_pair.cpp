@@ -171,7 +171,7 @@ bool QueuePair::next_patiently(Outlet& out) {
 }
 
 void QueuePair::advance() {
-  if (congestion != nullptr && congestion->due(services.now_ns)) {
+  if (congestion != nullptr && congestion->due(services.time.now_ns())) {
     services.schedule(*this);
   }
   responder.advance();
@@ -193,20 +193,20 @@ bool QueuePair::next_controlled(Outlet& out) {
   if (responder.acknowledges_next()) {
     return responder.next_packet(out);
   }
-  if (!congestion->may_send(services.now_ns)) {
+  if (!congestion->may_send(services.time.now_ns())) {
     return false;
   }
   if (!next_uncontrolled(out)) {
     return false;
   }
-  congestion->sent(out.wire->datagram.size(), services.now_ns);
+  congestion->sent(out.wire->datagram.size(), services.time.now_ns());
   return true;
 }
 
 void QueuePair::note_mark(const Packet& packet) {
   const bool is_data = !packet.info->has(kAcknowledge);
   services.counters.np_ecn_marked_roce_packets += is_data;
-  if (is_data && congestion->on_mark(services.now_ns)) {
+  if (is_data && congestion->on_mark(services.time.now_ns())) {
     services.schedule(*this);
   }
 }
@@ -231,7 +231,7 @@ bool QueuePair::on_notification(const Route& from) {
   if (congestion == nullptr || from.source != route.destination || state() == QpState::RESET) {
     return false;
   }
-  congestion->on_notification(services.now_ns);
+  congestion->on_notification(services.time.now_ns());
   count(&Counters::rp_cnp_handled);
   return true;
 }

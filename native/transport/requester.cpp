@@ -228,7 +228,7 @@ bool Requester::send_at(std::uint64_t index, std::uint32_t packet_number, bool a
 }
 
 void Requester::after_send(std::uint32_t psn, std::uint32_t psns, bool ack_request, bool again) {
-  const std::uint64_t now_ns = qp_.services.now_ns;
+  const std::uint64_t now_ns = qp_.services.time.now_ns();
   if (!timer_.running()) {
     timer_.restart(now_ns);
   }
@@ -331,7 +331,7 @@ std::uint64_t Requester::deadline_ns() const {
 }
 
 void Requester::advance() {
-  const std::uint64_t now_ns = qp_.services.now_ns;
+  const std::uint64_t now_ns = qp_.services.time.now_ns();
   if (waiting_rnr_) {
     if (now_ns >= rnr_deadline_ns_) {
       waiting_rnr_ = false;

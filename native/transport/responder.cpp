@@ -264,12 +264,12 @@ void Responder::finish_packet(const Packet& packet) {
 
 void Responder::acknowledge_some_day() {
   if (qp_.services.lazy_acks && acknowledge_at_ns_ == kNever) {
-    acknowledge_at_ns_ = qp_.services.now_ns + kLazyAckNs;
+    acknowledge_at_ns_ = qp_.services.time.now_ns() + kLazyAckNs;
   }
 }
 
 void Responder::advance() {
-  if (acknowledge_at_ns_ <= qp_.services.now_ns) {
+  if (acknowledge_at_ns_ <= qp_.services.time.now_ns()) {
     push_acknowledge(psn_add(expected_psn_, kPsnMask));
   }
 }

@@ -8,6 +8,7 @@
 #include "queue/shared_receive_queue.hpp"
 #include "transport/congestion.hpp"
 #include "transport/counters.hpp"
+#include "vocabulary/call_time.hpp"
 #include "vocabulary/observer.hpp"
 
 namespace softhca {
@@ -21,8 +22,8 @@ class Services {
   virtual ~Services() = default;
 
   MemoryTable& memory;
-  Counters counters;         // Of the whole adapter.
-  std::uint64_t now_ns = 0;  // Time of the call that is being served.
+  Counters counters;  // Of the whole adapter.
+  CallTime time;
   const bool retry_early;
   bool lazy_acks = false;  // See AdapterConfig.
   CongestionSettings congestion;

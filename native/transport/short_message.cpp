@@ -84,7 +84,7 @@ bool Requester::fill_short(LocalPacket& out, ByteSpan room) {
   out.qpn = qp_.qpn;
   next_psn_ = highest_psn_ = psn_add(next_psn_, 1);
   ++current_;
-  if (!timer_.running()) timer_.restart(qp_.services.now_ns);
+  if (!timer_.running()) timer_.restart(qp_.services.time.late_ns());
   qp_.count(&Counters::sent_pkts);
   qp_.count(&Counters::sent_bytes, wire_bytes(packet));
   return true;

@@ -1,0 +1,48 @@
+// What time it is for the call that is being served.
+//
+// Reading the clock takes a tenth of what a short message takes altogether, and most of them need
+// no time at all. So a call may leave it to the first who asks; everybody else in the call hears
+// the same. Where there is no clock, as in simulations, each call tells the time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace softhca {
+
+// Instead of a time: who wants to know it reads the clock.
+inline constexpr std::uint64_t kAskClock = 0;
+
+struct Clock {
+  std::uint64_t (*now_ns)();
+  // Now or later, by some milliseconds at most. Costs next to nothing.
+  std::uint64_t (*late_ns)();
+};
+
+class CallTime {
+ public:
+  void use(const Clock& clock) { clock_ = &clock; }
+  // Another call begins, which asks for the time if it needs it.
+  void begin() { unread_ = clock_ != nullptr; }
+  // It never goes back.
+  void tell(std::uint64_t at_ns) {
+    if (at_ns == kAskClock) return;
+    known_ns_ = std::max(known_ns_, at_ns);
+    unread_ = false;
+  }
+  std::uint64_t now_ns() {
+    if (unread_) tell(clock_->now_ns());
+    return known_ns_;
+  }
+  // For deadlines that may come a little late.
+  std::uint64_t late_ns() const {
+    return unread_ ? std::max(known_ns_, clock_->late_ns()) : known_ns_;
+  }
+
+ private:
+  const Clock* clock_ = nullptr;
+  std::uint64_t known_ns_ = 0;
+  bool unread_ = false;
+};
+
+}  // namespace softhca
