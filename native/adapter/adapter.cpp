@@ -35,7 +35,7 @@ ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint6
   if (!s.port_active) {
     return drop(&Counters::port_down_drops, "the port is down");
   }
-  const IcrcVerdict icrc = check_icrc(route, datagram, s.config.icrc_level);
+  const IcrcVerdict icrc = s.received_icrcs.check(route, datagram, s.config.icrc_level);
   const bool solves = s.config.icrc_level == IcrcLevel::SOLVE;
   if (solves ? !s.icrc_trust.accept(route.source, icrc) : !icrc.good) {
     return drop(&Counters::rx_icrc_encapsulated, "bad ICRC");

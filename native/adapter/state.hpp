@@ -107,6 +107,7 @@ struct Adapter::State final : Services {
   QpTable qps;
   QpTimers timers;
   IcrcTrust icrc_trust;
+  IcrcMemory received_icrcs;
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets for the wire.
   std::deque<std::uint32_t> ready_local;  // And for adapters of this host.
   std::deque<std::uint32_t> stalled;      // Their path had no room.

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "wire/icrc.hpp"
 #include "wire/packet.hpp"
 
 namespace softhca {
@@ -181,21 +180,6 @@ void SendMessages::append_train(msghdr& header, std::span<const Datagram> train)
   }
 }
 
-// As an ICRC has it on the wire.
-std::uint32_t SendMessages::change(std::size_t datagram_bytes, std::size_t place) {
-  Changes& known = changes_[datagram_bytes / 4 % changes_.size()];
-  if (known.datagram_bytes != datagram_bytes) {
-    known.datagram_bytes = datagram_bytes;
-    const IdentificationChange identification(datagram_bytes);
-    // The change of a sum is the sum of the changes.
-    for (std::size_t bit = 1; bit < known.by_place.size(); bit *= 2) {
-      const auto by = __builtin_bswap32(identification(static_cast<std::uint16_t>(bit)));
-      for (std::size_t i = 0; i < bit; ++i) known.by_place[bit + i] = known.by_place[i] ^ by;
-    }
-  }
-  return known.by_place[place];
-}
-
 // The kernel gives the packets of a train identifications from 0, and their ICRCs cover them. A
 // datagram that lies right behind the one before it is nobody else's at the same time, and is
 // changed where it is.
@@ -203,7 +187,8 @@ void SendMessages::append_renumbered(msghdr& header, std::span<const Datagram> t
   for (std::size_t i = 1; i < train.size(); ++i) {
     const ByteView bytes = train[i].bytes;
     const std::size_t covered = bytes.size() - kIcrcBytes;
-    const std::uint32_t by = change(bytes.size(), i);
+    // As the wire has it.
+    const std::uint32_t by = __builtin_bswap32(changes_.of(bytes.size(), i));
     const ByteView before = train[i - 1].bytes;
     if (before.data() + before.size() == bytes.data()) {
       auto* const icrc = const_cast<std::uint8_t*>(bytes.data() + covered);

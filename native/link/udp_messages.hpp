@@ -10,6 +10,7 @@
 
 #include "link/address.hpp"
 #include "link/link.hpp"
+#include "wire/icrc_memory.hpp"
 
 namespace softhca {
 
@@ -35,18 +36,12 @@ class SendMessages {
   };
   using Icrc = std::array<std::uint8_t, 4>;
 
-  // By which the ICRCs of datagrams of a size differ in each place of a train.
-  struct Changes {
-    std::size_t datagram_bytes = 0;
-    std::array<std::uint32_t, kMaxTrainPackets> by_place{};
-  };
   // Where an ICRC was changed, and by what.
   struct Changed {
     std::uint8_t* icrc;
     std::uint32_t by;
   };
 
-  std::uint32_t change(std::size_t datagram_bytes, std::size_t place);
   void append(msghdr& header, const std::uint8_t* bytes, std::size_t count);
   void append_train(msghdr& header, std::span<const Datagram> train);
   void append_renumbered(msghdr& header, std::span<const Datagram> train);
@@ -57,7 +52,7 @@ class SendMessages {
   std::size_t vectors_used_ = 0;
   std::array<Icrc, kLinkBatch> icrcs_{};
   std::size_t icrcs_used_ = 0;
-  std::array<Changes, 8> changes_{};
+  TrainChanges changes_;
   std::array<Changed, kLinkBatch> changed_{};
   std::size_t changed_count_ = 0;
   std::array<SocketAddress, kLinkBatch> names_{};

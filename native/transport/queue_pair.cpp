@@ -264,7 +264,7 @@ void QueuePair::seal(Packet& packet, std::size_t header_bytes, std::size_t paylo
   if (init.type == QpType::UD) {
     out.route = sq.at(sq.oldest()).route;
   }
-  append_icrc(out.route, buffer.first(end));
+  services.sent_icrcs.append(out.route, buffer.first(end));
   out.datagram = buffer.first(end + kIcrcBytes);
   out.qpn = qpn;
   out.has_wr = false;

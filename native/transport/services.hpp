@@ -10,6 +10,7 @@
 #include "transport/counters.hpp"
 #include "vocabulary/call_time.hpp"
 #include "vocabulary/observer.hpp"
+#include "wire/icrc_memory.hpp"
 
 namespace softhca {
 
@@ -28,6 +29,7 @@ class Services {
   bool lazy_acks = false;  // See AdapterConfig.
   CongestionSettings congestion;
   const std::uint8_t active_mtu;  // Mtu code of the port.
+  IcrcMemory sent_icrcs;
 
   // Told of what happens; null: nobody.
   Observer* observer = nullptr;

@@ -17,6 +17,8 @@ constexpr std::size_t kIpv6Bytes = 40;
 constexpr std::size_t kUdpBytes = 8;
 constexpr std::uint8_t kUdpProtocol = 17;
 constexpr std::uint16_t kDontFragment = 0x4000;
+// The head of a packet that is joined to its headers.
+constexpr std::size_t kJoinedBytes = 80;
 constexpr std::size_t kMaxUdpPayloadBytes = 65535 - kIpv4Bytes - kUdpBytes;
 
 // Eight bytes of ones stand for the local route header that RoCE does not have (Annex A17.3.3).
@@ -116,18 +118,20 @@ std::uint32_t load_le32(const std::uint8_t* at) { return __builtin_bswap32(load_
 
 }  // namespace
 
-std::uint32_t icrc_of(const Route& route, ByteView transport) {
-  // The head of the packet is joined to its headers, so that a short packet is one piece.
-  constexpr std::size_t kJoinedBytes = 80;
+std::uint32_t icrc_of_start(const Route& route, ByteView start, std::size_t transport_bytes) {
+  // What is joined to the headers makes one piece with them.
   std::array<std::uint8_t, kIpv6Bytes + kUdpBytes + kJoinedBytes> head;
   const std::size_t header_bytes =
-      encode_masked_ip_udp(route, transport.size() + kIcrcBytes, head.data());
-  const std::size_t joined_bytes = std::min(transport.size(), kJoinedBytes);
-  std::copy_n(transport.data(), joined_bytes, head.data() + header_bytes);
+      encode_masked_ip_udp(route, transport_bytes + kIcrcBytes, head.data());
+  const std::size_t joined_bytes = std::min(start.size(), kJoinedBytes);
+  std::copy_n(start.data(), joined_bytes, head.data() + header_bytes);
   head[header_bytes + 4] = 0xff;  // The byte of the BTH that holds FECN and BECN.
   const std::uint32_t crc = crc32(kSeed, ByteView(head.data(), header_bytes + joined_bytes));
-  if (joined_bytes == transport.size()) return crc;
-  return crc32(crc, transport.subspan(joined_bytes));
+  return joined_bytes == start.size() ? crc : crc32(crc, start.subspan(joined_bytes));
+}
+
+std::uint32_t icrc_of(const Route& route, ByteView transport) {
+  return icrc_of_start(route, transport, transport.size());
 }
 
 void append_icrc(const Route& route, ByteSpan transport) {
@@ -142,19 +146,22 @@ std::uint32_t IdentificationChange::operator()(std::uint16_t identification) con
   return crc32_polynomial::multiply(power_, swapped(identification));
 }
 
+bool may_hold_icrc(ByteView datagram) {
+  return datagram.size() >= kBthBytes + kIcrcBytes && datagram.size() <= kMaxUdpPayloadBytes;
+}
+
 IcrcVerdict check_icrc(const Route& route, ByteView datagram, IcrcLevel level) {
+  if (level != IcrcLevel::OFF && may_hold_icrc(datagram)) {
+    const ByteView transport = datagram.first(datagram.size() - kIcrcBytes);
+    return judge_icrc(route, datagram, level, icrc_of(route, transport));
+  }
+  return {.good = may_hold_icrc(datagram), .identification = route.identification};
+}
+
+IcrcVerdict judge_icrc(const Route& route, ByteView datagram, IcrcLevel level, std::uint32_t icrc) {
   IcrcVerdict verdict;
   verdict.identification = route.identification;
-  if (datagram.size() < kBthBytes + kIcrcBytes || datagram.size() > kMaxUdpPayloadBytes) {
-    return verdict;
-  }
-  if (level == IcrcLevel::OFF) {
-    verdict.good = true;
-    return verdict;
-  }
-  const ByteView transport = datagram.first(datagram.size() - kIcrcBytes);
-  const std::uint32_t difference =
-      icrc_of(route, transport) ^ load_le32(transport.data() + transport.size());
+  const std::uint32_t difference = icrc ^ load_le32(datagram.data() + datagram.size() - kIcrcBytes);
   verdict.good = difference == 0;
   if (verdict.good || level == IcrcLevel::STRICT || !route.is_ipv4()) return verdict;
 

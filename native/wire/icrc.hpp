@@ -29,6 +29,10 @@ struct IcrcVerdict {
 // DF set and no options.
 std::uint32_t icrc_of(const Route& route, ByteView transport);
 
+// Of the headers of `route` and of `start`, the first bytes (five or more) of `transport_bytes`.
+// The CRC-32 of the other bytes, continued from it, is the ICRC.
+std::uint32_t icrc_of_start(const Route& route, ByteView start, std::size_t transport_bytes);
+
 // Appends the ICRC: writes four bytes at `transport.data() + transport.size()`, which must be
 // there.
 void append_icrc(const Route& route, ByteSpan transport);
@@ -49,5 +53,10 @@ class IdentificationChange {
 // is one longer than UDP over IPv4 carries. SOLVE starts from the identification of `route`; for
 // IPv6, which has none, it is STRICT.
 IcrcVerdict check_icrc(const Route& route, ByteView datagram, IcrcLevel level);
+
+// Whether `datagram` is of a length that an ICRC is looked for in; and the verdict, not of level
+// OFF, where `icrc` is what it should carry.
+bool may_hold_icrc(ByteView datagram);
+IcrcVerdict judge_icrc(const Route& route, ByteView datagram, IcrcLevel level, std::uint32_t icrc);
 
 }  // namespace softhca

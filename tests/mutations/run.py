@@ -54,6 +54,7 @@ def build(tree: Path, folder: Path) -> None:
     """Builds the module of a tree."""
     if not (folder / "build.ninja").exists():
         options = ["-DSOFTHCA_BUILD_MODULE=ON", f"-DPython_EXECUTABLE={sys.executable}"]
+        options += ["-DSOFTHCA_WHOLE_PROGRAM=OFF"]
         options += [f"-DPython_ROOT_DIR={sys.prefix}", "-DPython_FIND_VIRTUALENV=ONLY"]
         options += ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1"]
         command = ["cmake", "-S", str(tree), "-B", str(folder), "-G", "Ninja", *options]
