@@ -94,28 +94,27 @@ LinkError UdpLink::open_send_sockets(const UdpOptions& options, std::uint64_t se
       break;
     }
     if (!error.ok()) return error;
-    error = watch(send_sockets_.back().get(), 0);
-    if (!error.ok()) return error;
   }
   return {};
 }
 
-LinkError UdpLink::watch(int fd, std::uint32_t events) {
+LinkError UdpLink::watch(int fd) {
   epoll_event event{};
-  event.events = events;
+  event.events = EPOLLIN;
   if (epoll_ctl(readiness_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
   const int error = errno;
   return {error, std::string("cannot watch a socket: ") + std::strerror(error)};
 }
 
-// Waits for room in `fd`'s buffer (-1: for none).
+// Waits for room in `fd`'s buffer (-1: for none). Only then is it in the set, which would hear of
+// each datagram that has left.
 void UdpLink::block_on(int fd) {
   if (fd == blocked_socket_) return;
-  epoll_event event{};
-  if (blocked_socket_ >= 0) epoll_ctl(readiness_.get(), EPOLL_CTL_MOD, blocked_socket_, &event);
+  if (blocked_socket_ >= 0) epoll_ctl(readiness_.get(), EPOLL_CTL_DEL, blocked_socket_, nullptr);
   blocked_socket_ = fd;
+  epoll_event event{};
   event.events = EPOLLOUT;
-  if (fd >= 0) epoll_ctl(readiness_.get(), EPOLL_CTL_MOD, fd, &event);
+  if (fd >= 0) epoll_ctl(readiness_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
 std::uint64_t UdpLink::receive_overflows() const {
@@ -321,7 +320,7 @@ LinkError UdpLink::join_group(const Gid& group) {
   }
   Group joining{group, 1, FileDescriptor()};
   LinkError error = open_group_socket(local_, group, joining.socket);
-  if (error.ok()) error = watch(joining.socket.get(), EPOLLIN);
+  if (error.ok()) error = watch(joining.socket.get());
   if (error.ok()) groups_.push_back(std::move(joining));
   return error;
 }

@@ -74,7 +74,7 @@ class UdpLink final : public Link {
   UdpLink();
   LinkError bind_address(const UdpOptions& options, std::uint64_t seed);
   LinkError open_send_sockets(const UdpOptions& options, std::uint64_t seed);
-  LinkError watch(int fd, std::uint32_t events);
+  LinkError watch(int fd);
   void block_on(int fd);
   bool sendable(const Route& route) const;
   void expect_like(std::size_t arrived);
@@ -86,7 +86,8 @@ class UdpLink final : public Link {
   int socket_of(std::uint16_t source_port) const;
 
   LocalAddress local_;
-  // An epoll set of all sockets but the next: each datagram would pass it, waited for or not.
+  // An epoll set of those of multicast groups, and of the one that is blocked: each datagram of a
+  // socket would pass it, waited for or not.
   FileDescriptor readiness_;
   FileDescriptor receive_socket_;
   std::list<Group> groups_;
