@@ -113,10 +113,12 @@ TEST("driver: memory that is gone when a peer reads it fails the request, not th
   Bytes back(kBytes);
   SendWr read = rdma(WrOpcode::RDMA_READ, back, pair.a.reg(back), back, gone_mr);
   read.remote_address = address;
-  munmap(mapped, kBytes);  // Nothing is allocated from here on that could take its place.
+  // What is left in its place cannot be read, and keeps other mappings away from there.
+  CHECK(mmap(mapped, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mapped);
   CHECK(pair.a.send(pair.qp_a, read).ok());
   const WcStatus status = pair.a.wait().status;
   CHECK(status == WcStatus::REM_ACCESS_ERR || status == WcStatus::REM_OP_ERR);
+  munmap(mapped, kBytes);
 }
 
 TEST("driver: packets to the own address stay inside") {
