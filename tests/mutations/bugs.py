@@ -88,8 +88,8 @@ BUGS = [
     Bug(
         "the RNR delay is ignored",
         "transport/completer.cpp",
-        "  rnr_deadline_ns_ = qp_.services.now_ns + rnr_delay_ns(timer_code);",
-        "  rnr_deadline_ns_ = qp_.services.now_ns + timer_code;",
+        "  rnr_deadline_ns_ = qp_.services.time.now_ns() + rnr_delay_ns(timer_code);",
+        "  rnr_deadline_ns_ = qp_.services.time.now_ns() + timer_code;",
     ),
     Bug(
         "a fence does not wait",
