@@ -16,7 +16,7 @@ from bench.turns import Measure
 TITLE = "rate at 64 B over UDP, posted as a list"
 
 BYTES = 64
-COUNT = 20_000
+COUNT = 100_000
 
 
 def stream_rate() -> tuple[str, Measure]:

@@ -14,7 +14,7 @@ from bench.probes import Probe, probe
 TITLE = "the same, native caller (C++ over the adapter)"
 
 BYTES = 64
-COUNT = 10_000
+COUNT = 20_000
 
 
 def ask(contest: Contest) -> Iterator[Finding]:

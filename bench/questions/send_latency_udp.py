@@ -16,7 +16,7 @@ from bench.softhca_sides import SofthcaSides
 TITLE = "RC SEND, half round trip over UDP, 64 B"
 
 BYTES = 64
-COUNT = 1000
+COUNT = 5000
 
 
 def add_peers(among: Contestants, size: int) -> None:
