@@ -1,7 +1,7 @@
 // What time it is for the call that is being served.
 //
-// Reading the clock takes a tenth of what a short message takes altogether, and most of them need
-// no time at all. So a call may leave it to the first who asks; everybody else in the call hears
+// Reading the clock takes as long as several steps of a short message, and most messages need no
+// time at all. So a call may leave it to the first who asks; everybody else in the call hears
 // the same. Where there is no clock, as in simulations, each call tells the time.
 #pragma once
 
