@@ -53,9 +53,14 @@ class ProgramRing {
   std::uint8_t* memory = nullptr;
 };
 
+// Word by word, as atomics: another thread of the program may write there at the same moment.
 template <class T>
 void put_field(std::uint8_t* element, std::size_t at, T value) {
-  std::memcpy(element + at, &value, sizeof value);
+  static_assert(sizeof value % sizeof(std::uint32_t) == 0);
+  std::uint32_t words[sizeof value / sizeof(std::uint32_t)];
+  std::memcpy(words, &value, sizeof value);
+  auto* to = reinterpret_cast<std::uint32_t*>(element + at);
+  for (const std::uint32_t word : words) __atomic_store_n(to++, word, __ATOMIC_RELAXED);
 }
 template <class T>
 T get_field(const std::uint8_t* element, std::size_t at) {
