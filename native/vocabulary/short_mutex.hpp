@@ -1,5 +1,11 @@
 // A mutex for sections that are left again within a microsecond or so, and entered for each
-// message: free, it costs one atomic operation to enter and one to leave.
+// message: free, it costs one atomic operation to enter and none to leave.
+//
+// Who leaves stores that it is free, and then looks whether somebody sleeps; the processor may do
+// the one before the other is seen. Who goes to sleep says so, has all threads of the process pass
+// a barrier (membarrier(2)), and looks once more: either it finds the mutex free, or who leaves
+// finds it sleeping. Who is woken says so again before it sleeps again: it may be long until it has
+// a processor, and nobody shall wake it a second time meanwhile.
 #pragma once
 
 #include <atomic>
@@ -23,27 +29,21 @@ class ShortMutex {
                                           std::memory_order_relaxed);
   }
   void unlock() {
-    if (state_.exchange(kFree, std::memory_order_release) == kWaitedFor) state_.notify_one();
+    state_.store(kFree, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (waited_for_.load(std::memory_order_relaxed) != 0) wake();
   }
 
  private:
   static constexpr std::uint32_t kFree = 0;
   static constexpr std::uint32_t kTaken = 1;
-  static constexpr std::uint32_t kWaitedFor = 2;  // Taken, and somebody sleeps until it is not.
-  // Looks before sleeping: most sections are left by then.
-  static constexpr int kLooks = 100;
 
-  void wait() {
-    for (int looks = 0; looks < kLooks; ++looks) {
-      if (state_.load(std::memory_order_relaxed) == kFree && try_lock()) return;
-    }
-    // Whoever has slept does not know whether others still do.
-    while (state_.exchange(kWaitedFor, std::memory_order_acquire) != kFree) {
-      state_.wait(kWaitedFor, std::memory_order_relaxed);
-    }
-  }
+  void wait();
+  void sleep();
+  void wake();
 
   std::atomic<std::uint32_t> state_{kFree};
+  std::atomic<std::uint32_t> waited_for_{0};  // What sleepers sleep on.
 };
 
 }  // namespace softhca
