@@ -136,7 +136,7 @@ std::uint64_t Adapter::next_deadline_ns() const {
   return held_back.empty() ? next_ns : std::min(next_ns, held_back.begin()->first);
 }
 
-void Adapter::use_clock(const Clock& clock) { state_->time.use(clock); }
+void Adapter::use_clock(Clock& clock) { state_->time.use(clock); }
 
 void Adapter::begin_call() { state_->time.begin(); }
 

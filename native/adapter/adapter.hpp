@@ -151,7 +151,7 @@ class Adapter {
   void release_acks();
   // Calls may say kAskClock for the time if they stand behind a begin_call() of their own: the
   // clock is read if the time matters.
-  void use_clock(const Clock& clock);
+  void use_clock(Clock& clock);
   void begin_call();
   // When advance() has something to do; kNever if not. Ask again after any other call.
   std::uint64_t next_deadline_ns() const;

@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "vocabulary/call_time.hpp"
-
 namespace softhca {
 
 inline std::uint64_t clock_ns(clockid_t clock) {
@@ -26,7 +24,6 @@ inline std::uint64_t late_monotonic_ns() {
   }();
   return clock_ns(CLOCK_MONOTONIC_COARSE) + tick_ns;
 }
-inline constexpr Clock kMonotonicClock{.now_ns = monotonic_ns, .late_ns = late_monotonic_ns};
 inline std::uint64_t realtime_ns() { return clock_ns(CLOCK_REALTIME); }
 
 }  // namespace softhca

@@ -60,7 +60,7 @@ DriverError Driver::open_descriptors() {
 }
 
 DriverError Driver::start() {
-  guarded_->adapter.use_clock(kMonotonicClock);
+  guarded_->adapter.use_clock(guarded_->clock);
   DriverError error = open_descriptors();
   if (!error.ok()) return error;
   Capture capture;

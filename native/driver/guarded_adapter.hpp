@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "adapter/adapter.hpp"
+#include "driver/counter_clock.hpp"
 #include "vocabulary/short_mutex.hpp"
 
 namespace softhca {
@@ -12,6 +13,7 @@ struct GuardedAdapter {
   explicit GuardedAdapter(AdapterConfig config) : adapter(std::move(config)) {}
 
   ShortMutex mutex;
+  CounterClock clock;  // The adapter's.
   Adapter adapter;
 };
 

@@ -13,15 +13,17 @@ namespace softhca {
 // Instead of a time: who wants to know it reads the clock.
 inline constexpr std::uint64_t kAskClock = 0;
 
-struct Clock {
-  std::uint64_t (*now_ns)();
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual std::uint64_t now_ns() = 0;
   // Now or later, by some milliseconds at most. Costs next to nothing.
-  std::uint64_t (*late_ns)();
+  virtual std::uint64_t late_ns() = 0;
 };
 
 class CallTime {
  public:
-  void use(const Clock& clock) { clock_ = &clock; }
+  void use(Clock& clock) { clock_ = &clock; }
   // Another call begins, which asks for the time if it needs it.
   void begin() { unread_ = clock_ != nullptr; }
   // It never goes back.
@@ -40,7 +42,7 @@ class CallTime {
   }
 
  private:
-  const Clock* clock_ = nullptr;
+  Clock* clock_ = nullptr;
   std::uint64_t known_ns_ = 0;
   bool unread_ = false;
 };
