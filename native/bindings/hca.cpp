@@ -46,12 +46,11 @@ Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out,
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
   const std::uint64_t until_ns = patience_ns == 0 ? 0 : monotonic_ns() + patience_ns;
-  for (;;) {
-    const Result<std::size_t> polled = driver_->poll_cq(cq, out);
-    if (!polled.ok() || polled.value > 0 || until_ns == 0 || monotonic_ns() >= until_ns) {
-      return polled;
-    }
+  Result<std::size_t> polled = driver_->poll_everything(cq, out);
+  while (polled.ok() && polled.value == 0 && until_ns != 0 && monotonic_ns() < until_ns) {
+    polled = driver_->poll_cq(cq, out);
   }
+  return polled;
 }
 
 // For a caller that has the GIL.

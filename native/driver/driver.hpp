@@ -104,6 +104,8 @@ class Driver {
   // adapter. It looks to adapters of this host, but not to the network; `due` as above.
   bool try_poll_cq(std::uint32_t cq, std::span<Completion> out, Result<std::size_t>& polled,
                    bool& due);
+  // What poll_cq() does when it has found nothing, and may_skip_wire() does not let it off.
+  Result<std::size_t> poll_everything(std::uint32_t cq, std::span<Completion> out);
   // A poll that found nothing may leave the network for a later one: adapters of this host are all
   // that has been heard of lately.
   bool may_skip_wire();
@@ -157,7 +159,9 @@ class Driver {
   auto with_engine(Function&& function) -> decltype(function());
 
   void run();
-  bool caller_is_polling() const;
+  void note_fruitful_poll();
+  bool waits_for_neighbours();
+  bool caller_is_polling();
   void step_aside(std::uint64_t wait_ns);
   void sleep_until_ready();
   bool neighbours_are_quiet();
@@ -193,8 +197,10 @@ class Driver {
   std::atomic<ThreadState> thread_state_{ThreadState::RUNNING};
   std::atomic<bool> holds_acks_{false};               // The engine does.
   std::atomic<std::uint64_t> impatient_until_ns_{0};  // No caller holds any until then.
-  std::atomic<std::uint64_t> last_poll_ns_{0};
+  std::atomic<std::uint64_t> last_poll_ns_{0};        // Of those that found nothing.
+  std::atomic<std::uint32_t> fruitful_polls_{0};      // The others; 0: none since a caller slept.
   std::atomic<bool> caller_fetches_{false};  // One that polls is at what neighbours have sent.
+  bool polled_in_vain_ = false;  // The last poll found nothing; with the adapter locked.
   YieldHabit yields_;
   // Of the wire; they never change while the thread runs.
   int arrival_fd_ = -1;
@@ -207,6 +213,7 @@ class Driver {
   std::atomic<bool> neighbours_borrow_{false};  // Payloads that were left in place are under way.
   std::uint64_t local_news_ns_ = 0;             // The thread last heard of a neighbour then.
   // The thread's alone.
+  std::uint32_t fruitful_polls_seen_ = 0;
   int short_sleeps_ = 0;            // Of those that the network ended, in a row.
   std::uint64_t wire_news_ns_ = 0;  // It last heard from the network then.
   bool lingers_ = false;            // It looks for packets, and nothing else is due.

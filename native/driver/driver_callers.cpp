@@ -1,4 +1,7 @@
 // Callers who poll and post: they do the work themselves.
+#include <algorithm>
+#include <utility>
+
 #include "driver/driver.hpp"
 
 namespace softhca {
@@ -11,6 +14,8 @@ constexpr std::uint64_t kPollingNs = 100'000;
 // way through its program takes longer than another look.
 constexpr std::uint64_t kBackAtOnceNs = 5'000;
 constexpr int kLooks = 4;
+// The same for neighbours, at whom a look costs a nanosecond or two.
+constexpr std::size_t kNeighbourLooks = 100;
 // Rounds of up to 64 packets or a train each: a caller wants to return soon.
 constexpr int kCallerRounds = 8;
 // While there is more to send, only one round in so many looks whether something has come.
@@ -25,23 +30,24 @@ Result<std::size_t> Driver::poll_cq(std::uint32_t cq, std::span<Completion> out)
   Result<std::size_t> polled = poll_under_lock(cq, out, due);
   lock.unlock();
   if (due) pump_transmit();
-  if (!polled.ok() || polled.value > 0) {
-    yields_.found();
-    return polled;
-  }
-  if (may_skip_wire()) return polled;
+  if (!polled.ok() || polled.value > 0) return polled;
+  return may_skip_wire() ? polled : poll_everything(cq, out);
+}
+
+Result<std::size_t> Driver::poll_everything(std::uint32_t cq, std::span<Completion> out) {
   int looks = 1;
   const YieldHabit::Yield yielded = be_patient(looks);
   do {
     pump(kReceive);
   } while (--looks > 0 && !quiet_wire_.is_busy());
-  lock.lock();
-  due = false;
-  polled = poll_under_lock(cq, out, due);
-  lock.unlock();
+  bool due = false;
+  Result<std::size_t> polled = 0;
+  {
+    const std::lock_guard lock(guarded_->mutex);
+    polled = poll_under_lock(cq, out, due);
+  }
   if (due) pump_transmit();
   yields_.learn(yielded, polled.ok() && polled.value > 0);
-  if (!polled.ok() || polled.value > 0) yields_.found();
   return polled;
 }
 
@@ -56,10 +62,12 @@ bool Driver::try_poll_cq(std::uint32_t cq, std::span<Completion> out, Result<std
 Result<std::size_t> Driver::poll_under_lock(std::uint32_t cq, std::span<Completion> out,
                                             bool& due) {
   const Result<std::size_t> polled = guarded_->adapter.poll_cq(cq, out);
-  if (!polled.ok() || polled.value > 0 || !neighbourhood_ || !neighbourhood_->is_inhabited() ||
-      !neighbourhood_->has_work()) {
+  if (polled.ok() && polled.value > 0) {
+    note_fruitful_poll();
     return polled;
   }
+  if (!polled.ok() || !neighbourhood_ || !neighbourhood_->is_inhabited()) return polled;
+  if (!neighbourhood_->has_work() && !waits_for_neighbours()) return polled;
   // The longer it takes, the less shall the thread think that the caller has gone.
   caller_fetches_.store(true, std::memory_order_relaxed);
   const bool fetched = fetch_and_settle(due);
@@ -67,7 +75,20 @@ Result<std::size_t> Driver::poll_under_lock(std::uint32_t cq, std::span<Completi
     last_poll_ns_.store(monotonic_ns(), std::memory_order_relaxed);
   }
   caller_fetches_.store(false, std::memory_order_relaxed);
-  return fetched ? guarded_->adapter.poll_cq(cq, out) : polled;
+  if (!fetched) return polled;
+  note_fruitful_poll();
+  return guarded_->adapter.poll_cq(cq, out);
+}
+
+// A caller that polls in vain once more has nothing else to do: what comes while it is on its way
+// through its program would lie there meanwhile.
+bool Driver::waits_for_neighbours() {
+  if (!std::exchange(polled_in_vain_, true) || yields_.is_crowded()) return false;
+  const std::size_t step = std::max<std::size_t>(neighbourhood_->count(), 1);
+  for (std::size_t looks = 0; looks < kNeighbourLooks; looks += step) {
+    if (neighbourhood_->has_work()) return true;
+  }
+  return false;
 }
 
 YieldHabit::Yield Driver::be_patient(int& looks) {
@@ -165,7 +186,17 @@ std::uint64_t Driver::arm() {
   return deadline_ns;
 }
 
-bool Driver::caller_is_polling() const {
+// Under the lock. Costs less than the time, which fruitless polls have to ask for anyway.
+void Driver::note_fruitful_poll() {
+  polled_in_vain_ = false;
+  yields_.found();
+  const std::uint32_t polls = fruitful_polls_.load(std::memory_order_relaxed);
+  fruitful_polls_.store(std::max(polls + 1, 1u), std::memory_order_relaxed);
+}
+
+bool Driver::caller_is_polling() {
+  const std::uint32_t polls = fruitful_polls_.load(std::memory_order_relaxed);
+  if (std::exchange(fruitful_polls_seen_, polls) != polls && polls != 0) return true;
   const std::uint64_t last_ns = last_poll_ns_.load(std::memory_order_relaxed);
   const std::uint64_t now_ns = monotonic_ns();
   return caller_fetches_.load(std::memory_order_relaxed) ||
@@ -174,6 +205,7 @@ bool Driver::caller_is_polling() const {
 
 void Driver::caller_sleeps() {
   last_poll_ns_.store(0, std::memory_order_relaxed);
+  fruitful_polls_.store(0, std::memory_order_relaxed);
   if (thread_state_.load() == ThreadState::ASIDE) kick();
 }
 

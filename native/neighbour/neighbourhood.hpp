@@ -41,6 +41,7 @@ class Neighbourhood final : public LocalPaths {
   void revoke(std::uint32_t key_index) override;
   // Whether fetch() would have something to do.
   bool has_work() const;
+  std::size_t count() const { return neighbours_.size(); }
   // Whether payloads that were left in place are under way to somebody.
   bool has_lent() const;
   // Takes in what has come. True: something had.
