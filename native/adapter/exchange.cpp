@@ -65,41 +65,38 @@ void Adapter::State::SelfPath::send(const LocalPacket& packet) {
 // A short message overtakes nobody: it leaves at once only where nothing else is to leave.
 bool Adapter::State::send_at_once(QueuePair& qp) {
   if (qp.listed != QueuePair::Listed::NOWHERE || !ready_local.empty() || !stalled.empty() ||
-      !port_active || observer != nullptr || !qp.requester.may_send_short() ||
-      !qp.local->has_room() || !qp.requester.fill_short(leaving_at_once, leaving_bytes)) {
+      !port_active || observer != nullptr || !qp.requester.may_send_short()) {
     return false;
   }
-  qp.took_turn(false);
+  ShortPacket packet;
+  if (!qp.requester.make_short(packet, leaving_bytes)) return false;
   if (qp.local == &self) {
-    hand_over(qp);
+    if (!send_to_self(qp, packet)) return false;
   } else {
-    qp.local->send(leaving_at_once);
+    if (!qp.local->send_short(packet)) return false;
+    qp.requester.sent_short(packet);
+    qp.took_turn(false);
   }
   timers.update(qp);
   return true;
 }
 
-// The packet that is leaving at once, to a queue pair of this adapter.
-void Adapter::State::hand_over(QueuePair& qp) {
-  const Packet& packet = leaving_at_once.packet;
-  const Route& route = leaving_at_once.route;
-  QueuePair* const peer = qps.find(packet.bth.destination_qpn);
-  if (peer == nullptr) {
-    ++counters.rx_unknown_qp;
-    return;
+// To a queue pair of this adapter, which takes it before anybody says that it has left.
+bool Adapter::State::send_to_self(QueuePair& qp, const ShortPacket& packet) {
+  QueuePair* const peer = qps.find(packet.destination_qpn);
+  if (peer == nullptr || !peer->admits_short(packet, qp.route) ||
+      !peer->responder.may_take_short(packet) || !peer->responder.place_short(packet)) {
+    return false;
   }
-  const char* verdict = "";
-  const std::size_t bytes = wire_bytes(packet);
-  if (!peer->admit(packet, route, bytes, verdict)) return;
-  const Responder::Short taken = peer->init.type == QpType::RC ? peer->responder.take_short(packet)
-                                                               : Responder::Short::NOT_TAKEN;
-  if (taken == Responder::Short::NOT_TAKEN) {
-    static_cast<void>(peer->dispatch(packet, route, bytes, verdict));
-  } else if (taken == Responder::Short::OWES_ACKNOWLEDGE &&
-             !acknowledge_at_once(*peer, qp, packet.bth.psn)) {
-    peer->responder.push_acknowledge(packet.bth.psn);
+  qp.requester.sent_short(packet);
+  qp.took_turn(false);
+  peer->took_short(packet);
+  if (peer->responder.finish_short(packet) == Responder::Short::OWES_ACKNOWLEDGE &&
+      !acknowledge_at_once(*peer, qp, packet.psn)) {
+    peer->responder.push_acknowledge(packet.psn);
   }
   timers.update(*peer);
+  return true;
 }
 
 // What an acknowledgement from `peer` to `qp` would do, without one. False: it would do something
@@ -184,6 +181,17 @@ bool Adapter::receive_local(const Route& route, const Packet& packet, std::uint6
   const bool readable = s.deliver_locally(packet, route);
   s.settle_overflows();
   return readable;
+}
+
+bool Adapter::receive_short(const Route& route, const ShortPacket& packet, std::uint64_t now_ns) {
+  State& s = *state_;
+  QueuePair* const qp = s.qps.find(packet.destination_qpn);
+  if (qp == nullptr || !s.port_active) return false;
+  s.set_time(now_ns);
+  if (!qp->receive_short(packet, route)) return false;
+  s.timers.update(*qp);
+  s.settle_overflows();
+  return true;
 }
 
 void Adapter::payload_unreadable(std::uint32_t qpn, const Packet& packet, std::uint64_t now_ns) {

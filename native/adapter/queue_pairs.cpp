@@ -295,16 +295,13 @@ Result<QpAttr> Adapter::query_qp(std::uint32_t qpn, QpInit& init) const {
 }
 
 Status Adapter::State::post_to(QueuePair& qp, const SendWr& wr, std::uint64_t cqe) {
-  Route route;
-  bool ah_ok = true;
-  if (qp.init.type == QpType::UD) {
-    const AddressHandle* ah = ahs.find(wr.ah);
-    ah_ok = ah != nullptr && ah->pd == qp.init.pd;
-    if (ah_ok) {
-      route = route_to(ah->attr, qp.qpn);
-    }
+  static const Route nowhere;
+  if (qp.init.type != QpType::UD) {
+    return qp.post_send(wr, nowhere, true, cqe);
   }
-  return qp.post_send(wr, route, ah_ok, cqe);
+  const AddressHandle* ah = ahs.find(wr.ah);
+  const bool ah_ok = ah != nullptr && ah->pd == qp.init.pd;
+  return qp.post_send(wr, ah_ok ? route_to(ah->attr, qp.qpn) : nowhere, ah_ok, cqe);
 }
 
 Status Adapter::post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs,

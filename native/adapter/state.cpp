@@ -36,7 +36,9 @@ void Adapter::State::complete(CompletionQueue& cq, Completion& completion) {
                         completion.is_receive);
   }
   completion.timestamp_ns = time.now_ns();
-  if (cq.push_quietly(completion)) {
+  if (Completion* room = cq.quiet_room(); room != nullptr) {
+    *room = completion;
+    cq.quiet_push();
     return;
   }
   const std::uint64_t held_ns = cq.notify_deadline_ns();

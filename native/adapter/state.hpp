@@ -64,7 +64,7 @@ struct Adapter::State final : Services {
   // Where connected queue pairs send on this route without a wire; null: they do not.
   LocalPath* path_of(const Route& route);
   bool send_locally(QueuePair& qp);
-  void hand_over(QueuePair& qp);
+  bool send_to_self(QueuePair& qp, const ShortPacket& packet);
   bool acknowledge_at_once(QueuePair& peer, QueuePair& qp, std::uint32_t psn);
   void leave_path(QueuePair& qp);
   // To the queue pair that a packet without a wire is for. False: its payload could not be read.
@@ -89,6 +89,7 @@ struct Adapter::State final : Services {
     bool has_room() override { return true; }
     bool can_fetch(std::span<const MemoryPiece>) override { return true; }
     void recall(std::uint32_t) override {}
+    bool send_short(const ShortPacket&) override { return false; }  // See send_to_self().
     void send(const LocalPacket& packet) override;
     State& adapter;
   };
@@ -115,14 +116,12 @@ struct Adapter::State final : Services {
   SelfPath self{*this};
   LocalPaths* paths = nullptr;
   LocalPacket leaving;  // Keeps its storage.
-  LocalPacket leaving_at_once;
   std::vector<std::uint8_t> leaving_bytes = std::vector<std::uint8_t>(kMaxDatagramBytes);
   EventList async_events;
   bool port_active;
   bool failed = false;  // For good.
   std::deque<CompletionEvent> completion_events;
-  std::uint64_t activity = 0;  // Completions and events that there ever were.
-  bool untold = false;         // There are events that nobody has been told of.
+  bool untold = false;  // There are events that nobody has been told of.
   // When moderated CQs let go of their events, and which.
   std::set<std::pair<std::uint64_t, std::uint32_t>> held_back;
   std::vector<std::uint32_t> overflowed_cqs;

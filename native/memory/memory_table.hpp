@@ -133,6 +133,15 @@ class MemoryTable {
   // Checks the whole list without touching a byte.
   AccessFault check_list(std::uint32_t pd, std::span<const Sge> sges, std::uint32_t access) const;
 
+  // Where the bytes of an access lie that is allowed, to a plain region: memory of this process, in
+  // one run, that nobody watches. Null: it is not so simple. It may go at any time: copies to and
+  // from it are guarded.
+  const std::uint8_t* plain(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
+                            std::uint64_t length, std::uint32_t access) const;
+  // The same for the bytes from `offset` on of a list of one entry.
+  const std::uint8_t* plain_entry(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
+                                  std::uint64_t length, std::uint32_t access) const;
+
   AccessFault check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                            std::uint64_t length, std::uint32_t access) const;
   AccessFault read_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
@@ -193,13 +202,6 @@ class MemoryTable {
   void tell_named(const KeySlot& slot) const;
   void tell_unnamed(const KeySlot& slot) const;
 
-  // Where the bytes of an access lie that is allowed, to a plain region: memory of this process, in
-  // one run, that nobody watches. Null: it is not so simple.
-  const std::uint8_t* plain(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
-                            std::uint64_t length, std::uint32_t access) const;
-  // The same for all bytes from `offset` on of a list of one entry.
-  const std::uint8_t* plain_entry(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
-                                  std::uint64_t length, std::uint32_t access) const;
   AccessFault check_local(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
                           std::uint64_t length, std::uint32_t access) const;
   Reason check_range(const KeySlot& slot, std::uint64_t address, std::uint64_t length,

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "memory/guarded_access.hpp"
+
 namespace softhca {
 namespace {
 
@@ -82,6 +84,19 @@ bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
     return piece.space->is_direct() &&
            (reads || shared_buffers().find(piece.address, piece.length).number != 0);
   });
+}
+
+bool Neighbour::send_short(const ShortPacket& packet) {
+  settle();
+  if (!writer_.has_room()) return false;
+  const RingRecord record = writer_.begin(static_cast<std::uint32_t>(packet.header_bytes()),
+                                          static_cast<std::uint32_t>(packet.payload.size()));
+  if (record.slot == nullptr) return false;
+  encode_short(packet, record.headers);
+  if (guarded_copy(record.rest, packet.payload.data(), packet.payload.size()) != 0) return false;
+  writer_.publish(record);
+  if (writer_.take_sleeper(met_.is_ordered)) wake();
+  return true;
 }
 
 void Neighbour::send(const LocalPacket& local) {
@@ -260,7 +275,18 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
   return taken > 0;
 }
 
+bool Neighbour::take_short(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) {
+  ShortPacket packet;
+  if (record.piece_count != 0 || record.psns != 1 ||
+      !decode_short(record.headers, record.header_bytes, packet)) {
+    return false;
+  }
+  packet.payload = {record.rest, record.rest_bytes()};
+  return adapter.receive_short(from_peer_, packet, now_ns);
+}
+
 void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) {
+  if (take_short(adapter, record, now_ns)) return;
   if (record.header_bytes < kBthBytes || record.header_bytes > kMaxHeaderBytes ||
       record.piece_count > kMaxPieces || record.psns < 1 || record.psns > kMaxPackets ||
       record.piece_count * sizeof(PieceOnTheWay) > record.rest_bytes()) {

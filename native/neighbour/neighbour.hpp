@@ -48,6 +48,7 @@ class Neighbour final : public LocalPath {
 
   bool has_room() override;
   bool can_fetch(std::span<const MemoryPiece> pieces) override;
+  bool send_short(const ShortPacket& packet) override;
   void send(const LocalPacket& packet) override;
   void recall(std::uint32_t qpn) override;
   void revoke(std::uint32_t key_index);
@@ -87,6 +88,7 @@ class Neighbour final : public LocalPath {
     Packet packet;
   };
 
+  bool take_short(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
   void take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
   bool locate(const std::uint8_t* from, std::size_t count);
   bool locate_known(const std::uint8_t* from, std::size_t count);

@@ -31,14 +31,15 @@ class CompletionQueue {
   // OVERFLOW is said once; the queue is then dead, and later pushes are DISCARDED. Changes
   // notify_deadline_ns(); the time is the completion's.
   Push push(const Completion& completion);
-  // The same where nobody is to be notified and there is room. False: it is not so simple.
-  bool push_quietly(const Completion& completion) {
+  // Where the next completion will lie, if nobody is to be notified of it and there is room; null:
+  // it is not so simple. Then, that it is there.
+  Completion* quiet_room() {
     if (overflowed_ || outlet_ || arming_ != Arming::NONE || tail_ - head_ >= capacity_) {
-      return false;
+      return nullptr;
     }
-    ring_[slots_.of(tail_++)] = completion;
-    return true;
+    return &ring_[slots_.of(tail_)];
   }
+  void quiet_push() { ++tail_; }
   std::size_t poll(std::span<Completion> out);
 
   bool overflowed() const { return overflowed_; }

@@ -70,7 +70,18 @@ class Way final : public LocalPath, public LocalPaths {
   bool can_fetch(std::span<const MemoryPiece>) override { return false; }
   void recall(std::uint32_t) override {}
   void revoke(std::uint32_t) override {}
-  LocalPath* path_to(const Gid&, const Gid&) override { return this; }
+  LocalPath* path_to(const Gid& own, const Gid& peer) override {
+    route_.source = own;
+    route_.destination = peer;
+    return this;
+  }
+  bool send_short(const ShortPacket& packet) override {
+    LocalPacket local;
+    local.route = route_;
+    local.packet = packet_of(packet);
+    send(local);
+    return true;
+  }
   void send(const LocalPacket& local) override {
     const Packet& packet = local.packet;
     seen.push_back({packet.bth.opcode, packet.bth.ack_request, packet.bth.solicited, packet.bth.psn,
@@ -88,8 +99,8 @@ class Way final : public LocalPath, public LocalPaths {
     const std::uint64_t fate = is_bad ? random.below(64) : 0;
     if (fate == 1) return true;
     if (fate == 2) damage(one.packet, random);
-    CHECK(to.receive_local(one.route, one.packet, now_ns));
-    if (fate == 3) CHECK(to.receive_local(one.route, one.packet, now_ns));
+    arrive(to, one, now_ns);
+    if (fate == 3) arrive(to, one, now_ns);
     return true;
   }
 
@@ -101,6 +112,11 @@ class Way final : public LocalPath, public LocalPaths {
     Packet packet;
     std::vector<std::uint8_t> payload;
   };
+  static void arrive(Adapter& to, const Carried& one, std::uint64_t now_ns) {
+    ShortPacket brief;
+    if (short_form(one.packet, brief) && to.receive_short(one.route, brief, now_ns)) return;
+    CHECK(to.receive_local(one.route, one.packet, now_ns));
+  }
   // What a peer that is no adapter of ours might send.
   static void damage(Packet& packet, Random& random) {
     switch (random.below(4)) {
@@ -118,6 +134,7 @@ class Way final : public LocalPath, public LocalPaths {
         break;
     }
   }
+  Route route_;
   std::deque<Carried> carried_;
 };
 

@@ -8,6 +8,7 @@
 #include "vocabulary/random.hpp"
 #include "wire/packet.hpp"
 #include "wire/psn.hpp"
+#include "wire/short_packet.hpp"
 
 namespace softhca {
 namespace {
@@ -283,6 +284,38 @@ TEST("psn: distance is signed and wraps at 2^24") {
   CHECK_EQ(psn_distance(0, 0xffffff), -1);
   CHECK_EQ(psn_distance(0, 0x7fffff), 0x7fffff);
   CHECK_EQ(psn_distance(0, 0x800000), -0x800000);
+}
+
+TEST("codec: short packets are the same bytes, and nothing else is taken for one") {
+  Random random(testing::seed());
+  for (int round = 0; round < 20'000; ++round) {
+    const auto opcodes = known_opcodes();
+    const bool is_short = random.below(2) == 0;
+    const std::uint8_t short_opcodes[] = {0x04, 0x05, 0x0a, 0x0b};
+    Packet packet = random_packet(
+        random, is_short ? short_opcodes[random.below(4)] : opcodes[random.below(opcodes.size())]);
+    if (is_short) packet.bth.fecn = packet.bth.becn = false;
+    packet.info = &opcode_info(packet.bth.opcode);
+    std::array<std::uint8_t, 64> general{};
+    const std::size_t bytes = encode_headers(packet, general);
+    ShortPacket brief;
+    CHECK_EQ(short_form(packet, brief), is_short_opcode(packet.bth.opcode));
+    const bool marked = packet.bth.fecn || packet.bth.becn;
+    CHECK_EQ(decode_short(general.data(), bytes, brief),
+             is_short_opcode(packet.bth.opcode) && !marked);
+    if (!is_short) continue;
+    std::array<std::uint8_t, 64> own{};
+    encode_short(brief, own.data());
+    CHECK_EQ(brief.header_bytes(), bytes);
+    CHECK(own == general);
+    Packet again = packet_of(brief);
+    std::array<std::uint8_t, 64> back{};
+    CHECK_EQ(encode_headers(again, back), bytes);
+    CHECK(back == general);
+    CHECK(!decode_short(general.data(), bytes - 1, brief));
+    general[1] |= static_cast<std::uint8_t>(1 << random.below(6));  // Pad count or version.
+    CHECK(!decode_short(general.data(), bytes, brief));
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "transport/local_packet.hpp"
+#include "wire/short_packet.hpp"
 
 namespace softhca {
 
@@ -16,6 +17,9 @@ class LocalPath {
   virtual bool has_room() = 0;
   // The adapter there can fetch a payload that lies so.
   virtual bool can_fetch(std::span<const MemoryPiece> pieces) = 0;
+  // Copies a packet over. Its payload may lie in memory of the user's, which may not be there any
+  // more. False: it has not gone, for this reason or for want of room.
+  virtual bool send_short(const ShortPacket& packet) = 0;
   // Takes a packet over. A payload that lies in pieces may be fetched until it is recalled.
   virtual void send(const LocalPacket& packet) = 0;
   // The payloads of this queue pair are nobody's business any more: returns when nobody is at them.

@@ -57,6 +57,13 @@ class QueuePair {
              const char*& verdict);
   bool dispatch(const Packet& packet, const Route& route, std::size_t datagram_bytes,
                 const char*& verdict);
+  // The same for short messages; false where it is not so simple, and nothing is changed.
+  bool receive_short(const ShortPacket& packet, const Route& route);
+  bool admits_short(const ShortPacket& packet, const Route& route) const;
+  void took_short(const ShortPacket& packet) {
+    count(&Counters::rcvd_pkts);
+    count(&Counters::rcvd_bytes, packet.wire_bytes());
+  }
   bool next_packet(Outlet& out);
   // Whether it is worth asking: false only where there is none.
   bool may_have_packets() const { return responder.has_output() || requester.may_have_packets(); }

@@ -15,6 +15,7 @@
 #include "transport/retry_timer.hpp"
 #include "transport/send_window.hpp"
 #include "wire/packet.hpp"
+#include "wire/short_packet.hpp"
 
 namespace softhca {
 
@@ -38,9 +39,11 @@ class Requester {
   void on_response(const Packet& packet);
 
   // Short messages (short_message.cpp). Whether the request posted last is one that may leave at
-  // once; and its packet, with the payload in `room`. False: it cannot be made so.
+  // once; and its packet, with the payload in memory of the user's, or copied to `room`. False: it
+  // cannot be made so. Then, that it has left.
   bool may_send_short() const;
-  bool fill_short(LocalPacket& out, ByteSpan room);
+  bool make_short(ShortPacket& out, ByteSpan room) const;
+  void sent_short(const ShortPacket& packet);
   // The peer has acknowledged everything up to `psn`, and says nothing else.
   void on_plain_acknowledge(std::uint32_t psn);
 

@@ -12,6 +12,7 @@
 #include "transport/attributes.hpp"
 #include "transport/outlet.hpp"
 #include "wire/packet.hpp"
+#include "wire/short_packet.hpp"
 #include "wire/syndrome.hpp"
 
 namespace softhca {
@@ -36,7 +37,11 @@ class Responder {
 
   // Short messages (short_message.cpp).
   enum class Short : std::uint8_t { NOT_TAKEN, TAKEN, OWES_ACKNOWLEDGE };
-  Short take_short(const Packet& packet);
+  Short take_short(const ShortPacket& packet);
+  // The three steps of it: whether it may be taken, the bytes to where they belong, and the rest.
+  bool may_take_short(const ShortPacket& packet);
+  bool place_short(const ShortPacket& packet);
+  Short finish_short(const ShortPacket& packet);
   void push_acknowledge(std::uint32_t psn);
   // An acknowledgement of `psn` leaves without being pushed. False: others are to leave before it.
   bool acknowledges_at_once(std::uint32_t psn);
@@ -139,8 +144,7 @@ class Responder {
   void finish_message(const Packet& packet);
   void complete_receive(const Packet& packet);
   void acknowledge_some_day();
-  bool may_take_short(const Packet& packet) const;
-  bool place_short(const Packet& packet);
+  void complete_short(const ShortPacket& packet);
 
   // Refusals (responder.cpp): a NAK and the error state for reliable services, silence for the
   // others.

@@ -25,7 +25,8 @@ std::uint32_t flush_access(const Packet& packet) {
 }  // namespace
 
 void Responder::on_reliable(const Packet& packet) {
-  switch (take_short(packet)) {
+  ShortPacket brief;
+  switch (short_form(packet, brief) ? take_short(brief) : Short::NOT_TAKEN) {
     case Short::NOT_TAKEN:
       break;
     case Short::OWES_ACKNOWLEDGE:

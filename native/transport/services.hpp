@@ -30,12 +30,23 @@ class Services {
   CongestionSettings congestion;
   const std::uint8_t active_mtu;  // Mtu code of the port.
   IcrcMemory sent_icrcs;
+  std::uint64_t activity = 0;  // Completions and events that there ever were.
 
   // Told of what happens; null: nobody.
   Observer* observer = nullptr;
 
   // Puts the time on it.
   virtual void complete(CompletionQueue& cq, Completion& completion) = 0;
+  // The same for one that is written where it will lie, and that nobody is to be told of. Null: it
+  // is not so simple.
+  Completion* begin_quietly(CompletionQueue& cq) {
+    return observer == nullptr ? cq.quiet_room() : nullptr;
+  }
+  void end_quietly(CompletionQueue& cq, Completion& completion) {
+    ++activity;
+    completion.timestamp_ns = time.now_ns();
+    cq.quiet_push();
+  }
   virtual void raise(EventType type, std::uint32_t object) = 0;
   // The queue pair may have a packet to send, or another deadline.
   virtual void schedule(QueuePair& qp) = 0;

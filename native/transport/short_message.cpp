@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "memory/guarded_access.hpp"
 #include "transport/queue_pair.hpp"
 #include "wire/psn.hpp"
 
@@ -33,6 +34,14 @@ Operation operation_of(WrOpcode opcode) {
   }
 }
 
+// A copy that can be made again, by a way that knows what to do about bytes that are not there. Not
+// of bytes over themselves, which that way does in two steps.
+bool copies_apart(const std::uint8_t* to, ByteView from) {
+  const auto distance = static_cast<std::uint64_t>(to - from.data());
+  if (distance < from.size() || -distance < from.size()) return false;
+  return guarded_copy(const_cast<std::uint8_t*>(to), from.data(), from.size()) == 0;
+}
+
 bool has_room_for(std::span<const Sge> sges, std::size_t bytes) {
   std::uint64_t room = 0;
   for (const Sge& sge : sges) room += sge.length;
@@ -53,41 +62,44 @@ bool Requester::may_send_short() const {
          psn_distance(unacked_psn_, next_psn_) < static_cast<std::int32_t>(window());
 }
 
-bool Requester::fill_short(LocalPacket& out, ByteSpan room) {
-  const std::uint64_t index = current_;
-  SendWqe& wqe = qp_.sq.at(index);
-  const ByteSpan payload = room.first(wqe.length);
+bool Requester::make_short(ShortPacket& packet, ByteSpan room) const {
+  const SendWqe& wqe = qp_.sq.at(current_);
+  MemoryTable& memory = qp_.services.memory;
+  const std::span<const Sge> sges = qp_.sq.sges(current_);
+  const std::size_t bytes = wqe.length;
   if (wqe.is_inline()) {
-    if (!payload.empty())
-      std::memcpy(payload.data(), qp_.sq.inline_bytes(index).data(), wqe.length);
-  } else if (!qp_.services.memory.gather(qp_.init.pd, qp_.sq.sges(index), 0, payload).ok()) {
+    packet.payload = qp_.sq.inline_bytes(current_).first(bytes);
+  } else if (const std::uint8_t* from = memory.plain_entry(qp_.init.pd, sges, 0, bytes, 0);
+             from != nullptr) {
+    packet.payload = {from, bytes};
+  } else if (memory.gather(qp_.init.pd, sges, 0, room.first(bytes)).ok()) {
+    packet.payload = room.first(bytes);
+  } else {
     return false;
   }
+  packet.opcode = make_opcode(OpcodeTransport::RC, operation_of(wqe.opcode));
+  packet.solicited = wqe.solicited() && wqe.opcode != WrOpcode::RDMA_WRITE;
+  packet.migrated = qp_.migration.request_bit();
+  packet.ack_request = is_waited_for(wqe) || since_ack_request_ + 1 >= kAckRequestEvery;
+  packet.pkey = qp_.pkey;
+  packet.destination_qpn = qp_.attr.dest_qp_num;
+  packet.psn = next_psn_;
+  packet.immediate = wqe.immediate;
+  packet.reth = {wqe.remote_address, wqe.rkey, static_cast<std::uint32_t>(bytes)};
+  return true;
+}
+
+void Requester::sent_short(const ShortPacket& packet) {
+  SendWqe& wqe = qp_.sq.at(current_);
   wqe.started = true;
   wqe.first_psn = next_psn_;
   wqe.psn_count = 1;
-  const bool asks = is_waited_for(wqe) || since_ack_request_ + 1 >= kAckRequestEvery;
-  since_ack_request_ = asks ? 0 : since_ack_request_ + 1;
-  Packet& packet = out.packet;
-  packet.bth.opcode = make_opcode(OpcodeTransport::RC, operation_of(wqe.opcode));
-  packet.bth.solicited = wqe.solicited() && wqe.opcode != WrOpcode::RDMA_WRITE;
-  packet.bth.migrated = qp_.migration.request_bit();
-  packet.bth.pkey = qp_.pkey;
-  packet.bth.destination_qpn = qp_.attr.dest_qp_num;
-  packet.bth.ack_request = asks;
-  packet.bth.psn = next_psn_;
-  packet.info = &opcode_info(packet.bth.opcode);
-  packet.reth = {wqe.remote_address, wqe.rkey, static_cast<std::uint32_t>(wqe.length)};
-  packet.immediate = wqe.immediate;
-  packet.payload = payload;
-  out.route = qp_.route;
-  out.qpn = qp_.qpn;
+  since_ack_request_ = packet.ack_request ? 0 : since_ack_request_ + 1;
   next_psn_ = highest_psn_ = psn_add(next_psn_, 1);
   ++current_;
   if (!timer_.running()) timer_.restart(qp_.services.time.late_ns());
   qp_.count(&Counters::sent_pkts);
-  qp_.count(&Counters::sent_bytes, wire_bytes(packet));
-  return true;
+  qp_.count(&Counters::sent_bytes, packet.wire_bytes());
 }
 
 void Requester::on_plain_acknowledge(std::uint32_t psn) {
@@ -97,54 +109,97 @@ void Requester::on_plain_acknowledge(std::uint32_t psn) {
 
 // --- responder
 
-bool Responder::may_take_short(const Packet& packet) const {
-  const OpcodeInfo& info = *packet.info;
+bool QueuePair::admits_short(const ShortPacket& packet, const Route& from) const {
+  const bool receives =
+      state() == QpState::RTS || state() == QpState::RTR || state() == QpState::SQD;
+  return init.type == QpType::RC && receives && attr.path_mig_state == MigState::MIGRATED &&
+         from.source == route.destination && pkeys_match(packet.pkey, pkey);
+}
+
+bool QueuePair::receive_short(const ShortPacket& packet, const Route& from) {
+  if (!admits_short(packet, from)) return false;
+  const Responder::Short taken = responder.take_short(packet);
+  if (taken == Responder::Short::NOT_TAKEN) return false;
+  took_short(packet);
+  if (taken == Responder::Short::OWES_ACKNOWLEDGE) responder.push_acknowledge(packet.psn);
+  return true;
+}
+
+bool Responder::may_take_short(const ShortPacket& packet) {
   const bool only_acknowledgements_wait =
       replies_.empty() || (replies_.size() == 1 && acknowledges_next());
-  return info.has(kOnly) && info.has(kSend | kWrite) && !info.has(kHasIeth) && packet.psns == 1 &&
-         packet.pieces.empty() && packet.payload.size() <= qp_.mtu() &&
-         packet.bth.psn == expected_psn_ && in_progress_ == InProgress::NOTHING &&
-         only_acknowledgements_wait && qp_.init.type == QpType::RC &&
-         (qp_.state() != QpState::RTR || peer_seen_) && qp_.services.observer == nullptr;
+  const bool may_write =
+      !packet.is_write() || (packet.reth.length == packet.payload.size() &&
+                             (qp_.attr.qp_access_flags & kAccessRemoteWrite) != 0);
+  const bool finds_receive =
+      !packet.consumes_receive() || (qp_.queues.srq == nullptr && !has_receive_ && !qp_.rq.empty());
+  return packet.psn == expected_psn_ && packet.payload.size() <= qp_.mtu() &&
+         in_progress_ == InProgress::NOTHING && only_acknowledgements_wait &&
+         qp_.init.type == QpType::RC && (qp_.state() != QpState::RTR || peer_seen_) &&
+         qp_.services.observer == nullptr && may_write && finds_receive;
 }
 
 // The bytes to where they belong. Should that be refused, the general way refuses it once more.
-bool Responder::place_short(const Packet& packet) {
+bool Responder::place_short(const ShortPacket& packet) {
   MemoryTable& memory = qp_.services.memory;
   const ByteView payload = packet.payload;
-  if (packet.info->has(kSend)) {
-    const std::span<const Sge> sges = qp_.rq.front_sges();
-    return payload.empty() || (has_room_for(sges, payload.size()) &&
-                               memory.scatter(qp_.init.pd, sges, 0, payload).ok());
+  if (payload.empty()) return true;
+  if (packet.is_write()) {
+    const std::uint64_t address = packet.reth.virtual_address;
+    const std::uint8_t* to =
+        memory.plain(qp_.init.pd, packet.reth.rkey, address, payload.size(), kAccessRemoteWrite);
+    return to != nullptr
+               ? copies_apart(to, payload)
+               : memory.write_remote({qp_.init.pd, qp_.qpn}, packet.reth.rkey, address, payload)
+                     .ok();
   }
-  return packet.reth.length == payload.size() &&
-         (qp_.attr.qp_access_flags & kAccessRemoteWrite) != 0 &&
-         (payload.empty() || memory
-                                 .write_remote({qp_.init.pd, qp_.qpn}, packet.reth.rkey,
-                                               packet.reth.virtual_address, payload)
-                                 .ok());
+  const std::span<const Sge> sges = qp_.rq.front_sges();
+  const std::uint8_t* to =
+      memory.plain_entry(qp_.init.pd, sges, 0, payload.size(), kAccessLocalWrite);
+  if (to != nullptr) return copies_apart(to, payload);
+  return has_room_for(sges, payload.size()) && memory.scatter(qp_.init.pd, sges, 0, payload).ok();
 }
 
-Responder::Short Responder::take_short(const Packet& packet) {
-  if (!may_take_short(packet)) return Short::NOT_TAKEN;
-  const bool consumes = packet.info->has(kSend | kHasImmDt);
-  if (consumes && (qp_.queues.srq != nullptr || has_receive_ || qp_.rq.empty())) {
-    return Short::NOT_TAKEN;
-  }
-  if (!place_short(packet)) return Short::NOT_TAKEN;
-  qp_.count(packet.info->has(kSend) ? &Counters::rx_send_requests : &Counters::rx_write_requests);
+Responder::Short Responder::finish_short(const ShortPacket& packet) {
+  qp_.count(packet.is_write() ? &Counters::rx_write_requests : &Counters::rx_send_requests);
   nak_outstanding_ = false;
   expected_psn_ = psn_add(expected_psn_, 1);
   msn_ = psn_add(msn_, 1);
   message_bytes_ = static_cast<std::uint32_t>(packet.payload.size());
-  if (consumes) {
-    qp_.rq.pop_front(receive_.wr_id, receive_.cqe);
-    receive_cq_ = qp_.queues.recv_cq;
-    complete_receive(packet);
-  }
-  if (packet.bth.ack_request) return Short::OWES_ACKNOWLEDGE;
+  if (packet.consumes_receive()) complete_short(packet);
+  if (packet.ack_request) return Short::OWES_ACKNOWLEDGE;
   acknowledge_some_day();
   return Short::TAKEN;
+}
+
+Responder::Short Responder::take_short(const ShortPacket& packet) {
+  return may_take_short(packet) && place_short(packet) ? finish_short(packet) : Short::NOT_TAKEN;
+}
+
+void Responder::complete_short(const ShortPacket& packet) {
+  Services& services = qp_.services;
+  CompletionQueue& cq = *qp_.queues.recv_cq;
+  Completion aside;
+  Completion* const room = services.begin_quietly(cq);
+  Completion& completion = room != nullptr ? *room : aside;
+  completion = {};
+  qp_.rq.pop_front(completion.wr_id, completion.cqe);
+  completion.opcode = packet.is_write() ? WcOpcode::RECV_RDMA_WITH_IMM : WcOpcode::RECV;
+  completion.byte_len = message_bytes_;
+  completion.qpn = qp_.qpn;
+  completion.pkey_index = qp_.attr.pkey_index;
+  completion.is_receive = true;
+  completion.solicited = packet.solicited;
+  completion.psn = packet.psn;
+  if (packet.has_immediate()) {
+    completion.wc_flags = kWcWithImm;
+    completion.immediate_or_rkey = packet.immediate;
+  }
+  if (room != nullptr) {
+    services.end_quietly(cq, completion);
+  } else {
+    services.complete(cq, completion);
+  }
 }
 
 bool Responder::acknowledges_at_once(std::uint32_t psn) {

@@ -1,0 +1,36 @@
+#include "wire/short_packet.hpp"
+
+namespace softhca {
+
+Packet packet_of(const ShortPacket& from) {
+  Packet packet;
+  packet.bth.opcode = from.opcode;
+  packet.bth.solicited = from.solicited;
+  packet.bth.migrated = from.migrated;
+  packet.bth.pkey = from.pkey;
+  packet.bth.destination_qpn = from.destination_qpn;
+  packet.bth.ack_request = from.ack_request;
+  packet.bth.psn = from.psn;
+  packet.info = &opcode_info(from.opcode);
+  packet.reth = from.reth;
+  packet.immediate = from.immediate;
+  packet.payload = from.payload;
+  return packet;
+}
+
+bool short_form(const Packet& from, ShortPacket& packet) {
+  if (!is_short_opcode(from.bth.opcode) || from.psns != 1 || !from.pieces.empty()) return false;
+  packet.opcode = from.bth.opcode;
+  packet.solicited = from.bth.solicited;
+  packet.migrated = from.bth.migrated;
+  packet.ack_request = from.bth.ack_request;
+  packet.pkey = from.bth.pkey;
+  packet.destination_qpn = from.bth.destination_qpn;
+  packet.psn = from.bth.psn;
+  packet.immediate = from.immediate;
+  packet.reth = from.reth;
+  packet.payload = from.payload;
+  return true;
+}
+
+}  // namespace softhca

@@ -1,0 +1,97 @@
+// SENDs and WRITEs of one packet on RC: the packets that there are most of, with what they have and
+// nothing else. Their headers are the same bytes as packet.hpp's.
+#pragma once
+
+#include <cstdint>
+
+#include "vocabulary/bytes.hpp"
+#include "wire/packet.hpp"
+
+namespace softhca {
+
+struct ShortPacket {
+  std::uint8_t opcode = 0;  // One of those that is_short_opcode() knows.
+  bool solicited = false;
+  bool migrated = true;
+  bool ack_request = false;
+  std::uint16_t pkey = 0xffff;
+  std::uint32_t destination_qpn = 0;
+  std::uint32_t psn = 0;
+  std::uint32_t immediate = 0;
+  Reth reth;  // WRITEs.
+  ByteView payload;
+
+  bool is_write() const { return opcode >= make_opcode(OpcodeTransport::RC, kWriteOnly); }
+  // SEND_ONLY and RDMA_WRITE_ONLY are even, and with an immediate, odd.
+  bool has_immediate() const { return (opcode & 1) != 0; }
+  bool consumes_receive() const { return !is_write() || has_immediate(); }
+  std::size_t header_bytes() const {
+    return kBthBytes + (is_write() ? std::size_t{16} : 0) + (has_immediate() ? std::size_t{4} : 0);
+  }
+  // The bytes that it would have on the wire, from BTH to ICRC.
+  std::size_t wire_bytes() const {
+    return header_bytes() + ((payload.size() + 3) & ~std::size_t{3}) + kIcrcBytes;
+  }
+
+ private:
+  static constexpr Operation kWriteOnly = Operation::RDMA_WRITE_ONLY;
+};
+
+constexpr bool is_short_opcode(std::uint8_t opcode) {
+  return (opcode & 0xfe) == make_opcode(OpcodeTransport::RC, Operation::SEND_ONLY) ||
+         (opcode & 0xfe) == make_opcode(OpcodeTransport::RC, Operation::RDMA_WRITE_ONLY);
+}
+
+// Into `header_bytes()` bytes, which encode_headers() would fill alike.
+inline void encode_short(const ShortPacket& packet, std::uint8_t* out) {
+  const std::uint64_t first =
+      std::uint64_t{packet.opcode} << 56 | std::uint64_t{packet.solicited} << 55 |
+      std::uint64_t{packet.migrated} << 54 | std::uint64_t{packet.pkey} << 32 |
+      (packet.destination_qpn & 0xffffff);
+  store_be64(out, first);
+  store_be32(out + 8, (packet.ack_request ? 0x80000000u : 0) | (packet.psn & 0xffffff));
+  out += kBthBytes;
+  if (packet.is_write()) {
+    store_be64(out, packet.reth.virtual_address);
+    store_be32(out + 8, packet.reth.rkey);
+    store_be32(out + 12, packet.reth.length);
+    out += 16;
+  }
+  if (packet.has_immediate()) store_be32(out, packet.immediate);
+}
+
+// False: the headers are not those of a short packet, or have something in them that few have.
+// Each byte is read once. The payload is left to the caller.
+inline bool decode_short(const std::uint8_t* headers, std::size_t bytes, ShortPacket& packet) {
+  constexpr std::uint64_t kRare = std::uint64_t{0x3f} << 48 | std::uint64_t{0xff} << 24;
+  if (bytes < kBthBytes) return false;
+  const std::uint64_t first = load_be64(headers);
+  packet.opcode = static_cast<std::uint8_t>(first >> 56);
+  // Pad count, version, FECN and BECN, and reserved bits besides.
+  if ((first & kRare) != 0 || !is_short_opcode(packet.opcode) || bytes != packet.header_bytes()) {
+    return false;
+  }
+  const std::uint32_t last = load_be32(headers + 8);
+  packet.solicited = (first >> 55 & 1) != 0;
+  packet.migrated = (first >> 54 & 1) != 0;
+  packet.pkey = static_cast<std::uint16_t>(first >> 32);
+  packet.destination_qpn = static_cast<std::uint32_t>(first & 0xffffff);
+  packet.ack_request = last >> 31 != 0;
+  packet.psn = last & 0xffffff;
+  headers += kBthBytes;
+  if (packet.is_write()) {
+    packet.reth = {.virtual_address = load_be64(headers),
+                   .rkey = load_be32(headers + 8),
+                   .length = load_be32(headers + 12)};
+    headers += 16;
+  }
+  packet.immediate = packet.has_immediate() ? load_be32(headers) : 0;
+  return true;
+}
+
+// The same packet with everything that packets may have; and the other way round, false if it has
+// more than a short one.
+Packet packet_of(const ShortPacket& packet);
+bool short_form(const Packet& packet, ShortPacket& out);
+
+}  // namespace softhca
