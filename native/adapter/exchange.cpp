@@ -75,6 +75,7 @@ bool Adapter::State::send_at_once(QueuePair& qp) {
   } else {
     if (!qp.local->send_short(packet)) return false;
     qp.requester.sent_short(packet);
+    qp.requester.await_acknowledgement();
     qp.took_turn(false);
   }
   timers.update(qp);
@@ -91,9 +92,10 @@ bool Adapter::State::send_to_self(QueuePair& qp, const ShortPacket& packet) {
   qp.requester.sent_short(packet);
   qp.took_turn(false);
   peer->took_short(packet);
-  if (peer->responder.finish_short(packet) == Responder::Short::OWES_ACKNOWLEDGE &&
-      !acknowledge_at_once(*peer, qp, packet.psn)) {
-    peer->responder.push_acknowledge(packet.psn);
+  const bool owes = peer->responder.finish_short(packet) == Responder::Short::OWES_ACKNOWLEDGE;
+  if (!owes || !acknowledge_at_once(*peer, qp, packet.psn)) {
+    if (owes) peer->responder.push_acknowledge(packet.psn);
+    qp.requester.await_acknowledgement();
   }
   timers.update(*peer);
   return true;

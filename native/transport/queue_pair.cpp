@@ -311,7 +311,10 @@ void QueuePair::complete_send(WcStatus status, const AccessFault& fault, bool by
     sq.complete_oldest(false);
     return;
   }
-  Completion completion;
+  Completion aside;
+  Completion* const room = services.begin_quietly(*queues.send_cq);
+  Completion& completion = room != nullptr ? *room : aside;
+  completion = {};
   completion.wr_id = wqe.wr_id;
   completion.cqe = wqe.cqe;
   completion.status = status;
@@ -332,7 +335,11 @@ void QueuePair::complete_send(WcStatus status, const AccessFault& fault, bool by
     count(status == WcStatus::WR_FLUSH_ERR ? &Counters::req_cqe_flush_error
                                            : &Counters::req_cqe_error);
   }
-  services.complete(*queues.send_cq, completion);
+  if (room != nullptr) {
+    services.end_quietly(*queues.send_cq, completion);
+  } else {
+    services.complete(*queues.send_cq, completion);
+  }
 }
 
 void QueuePair::set_state(QpState to) {

@@ -40,10 +40,13 @@ class Requester {
 
   // Short messages (short_message.cpp). Whether the request posted last is one that may leave at
   // once; and its packet, with the payload in memory of the user's, or copied to `room`. False: it
-  // cannot be made so. Then, that it has left.
+  // cannot be made so. Then, that it has left; and that an acknowledgement is to come.
   bool may_send_short() const;
   bool make_short(ShortPacket& out, ByteSpan room) const;
   void sent_short(const ShortPacket& packet);
+  void await_acknowledgement() {
+    if (!timer_.running()) start_timer();
+  }
   // The peer has acknowledged everything up to `psn`, and says nothing else.
   void on_plain_acknowledge(std::uint32_t psn);
 
@@ -73,6 +76,8 @@ class Requester {
     AccessFault fault;
     bool by_peer = false;
   };
+
+  void start_timer();
 
   // Sending (requester.cpp).
   bool may_send_next();

@@ -97,10 +97,11 @@ void Requester::sent_short(const ShortPacket& packet) {
   since_ack_request_ = packet.ack_request ? 0 : since_ack_request_ + 1;
   next_psn_ = highest_psn_ = psn_add(next_psn_, 1);
   ++current_;
-  if (!timer_.running()) timer_.restart(qp_.services.time.late_ns());
   qp_.count(&Counters::sent_pkts);
   qp_.count(&Counters::sent_bytes, packet.wire_bytes());
 }
+
+void Requester::start_timer() { timer_.restart(qp_.services.time.late_ns()); }
 
 void Requester::on_plain_acknowledge(std::uint32_t psn) {
   timer_.answered();
