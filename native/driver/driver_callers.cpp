@@ -71,9 +71,6 @@ Result<std::size_t> Driver::poll_under_lock(std::uint32_t cq, std::span<Completi
   // The longer it takes, the less shall the thread think that the caller has gone.
   caller_fetches_.store(true, std::memory_order_relaxed);
   const bool fetched = fetch_and_settle(due);
-  if (neighbourhood_->fetched_bytes() > 0) {
-    last_poll_ns_.store(monotonic_ns(), std::memory_order_relaxed);
-  }
   caller_fetches_.store(false, std::memory_order_relaxed);
   if (!fetched) return polled;
   note_fruitful_poll();

@@ -55,8 +55,6 @@ class Neighbour final : public LocalPath {
 
   // Lets the adapter have what has come. True: something had.
   bool fetch(Adapter& adapter, std::uint64_t now_ns, int most);
-  // How many bytes of payloads that were left in place that was.
-  std::uint64_t fetched_bytes() const { return fetched_bytes_; }
   bool has_record() const { return reader_.has_record(); }
   bool has_lent() const { return !lent_.empty(); }
   bool has_work() const { return has_record() || has_lent() || !unreadable_.empty(); }

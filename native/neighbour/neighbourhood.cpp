@@ -276,10 +276,8 @@ bool Neighbourhood::has_lent() const {
 
 bool Neighbourhood::fetch(std::uint64_t now_ns) {
   bool fetched = false;
-  fetched_bytes_ = 0;
   for (std::size_t i = 0; i < neighbours_.size(); ++i) {
     fetched |= neighbours_[i]->fetch(adapter_, now_ns, kRecordsAtOnce);
-    fetched_bytes_ += neighbours_[i]->fetched_bytes();
     if (neighbours_[i]->is_broken()) leave(i--);
   }
   return fetched;

@@ -46,8 +46,6 @@ class Neighbourhood final : public LocalPaths {
   bool has_lent() const;
   // Takes in what has come. True: something had.
   bool fetch(std::uint64_t now_ns);
-  // How much that was left in place by the sender the last fetch() has moved.
-  std::uint64_t fetched_bytes() const { return fetched_bytes_; }
   // From now on whoever sends something wakes us. False: something has come already.
   bool prepare_to_sleep();
   void awake();
@@ -80,7 +78,6 @@ class Neighbourhood final : public LocalPaths {
   std::vector<FileDescriptor> guests_;                 // Have connected, and not said who they are.
   std::vector<std::unique_ptr<Neighbour>> neighbours_;
   std::atomic<bool> inhabited_{false};
-  std::uint64_t fetched_bytes_ = 0;
   bool is_ordered_ = false;  // Barriers can be asked for.
 };
 
