@@ -242,9 +242,19 @@ void Neighbourhood::remove_gone(int fd) {
     Neighbour& neighbour = *neighbours_[i];
     const bool ended = neighbour.process() == fd;
     if (ended || (neighbour.socket() == fd && !neighbour.hear())) {
+      take_the_rest(neighbour);
       leave(i);
       return;
     }
+  }
+}
+
+// What it had sent before it went has been sent: its programs may have heard so. It can be no more
+// than the ring holds, whatever somebody still writes there.
+void Neighbourhood::take_the_rest(Neighbour& neighbour) {
+  adapter_.begin_call();
+  for (std::uint64_t most = 0; most < kSlots; ++most) {
+    if (!neighbour.fetch(adapter_, kAskClock, kRecordsAtOnce)) return;
   }
 }
 

@@ -64,6 +64,7 @@ class Neighbourhood final : public LocalPaths {
   NeighbourMessage card(MessageKind kind) const;
   bool can_read(pid_t pid, const NeighbourMessage& message) const;
   void remove_gone(int fd);
+  void take_the_rest(Neighbour& neighbour);
   void leave(std::size_t index);
 
   const Gid own_;
