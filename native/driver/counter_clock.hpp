@@ -1,5 +1,5 @@
 // CLOCK_MONOTONIC for who asks with every message: between two looks at it, the processor's counter
-// of cycles tells how much later it is, at a third of the cost.
+// of cycles tells how much later it is, which costs less.
 //
 // The counter is believed where the kernel takes it for its own clock, for a millisecond at a time,
 // and as fast as it was from look to look. Everywhere else each question is a look.

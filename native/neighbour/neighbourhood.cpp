@@ -249,8 +249,8 @@ void Neighbourhood::remove_gone(int fd) {
   }
 }
 
-// What it had sent before it went has been sent: its programs may have heard so. It can be no more
-// than the ring holds, whatever somebody still writes there.
+// What it had sent before it went has been sent: its programs may have heard so. Rounds are
+// counted, for a peer that is not what it should be may go on writing.
 void Neighbourhood::take_the_rest(Neighbour& neighbour) {
   adapter_.begin_call();
   for (std::uint64_t most = 0; most < kSlots; ++most) {
