@@ -88,6 +88,7 @@ struct Adapter::State final : Services {
     explicit SelfPath(State& state) : adapter(state) {}
     bool has_room() override { return true; }
     bool can_fetch(std::span<const MemoryPiece>) override { return true; }
+    bool delivers_at_once() const override { return true; }
     void recall(std::uint32_t) override {}
     bool send_short(const ShortPacket&) override { return false; }  // See send_to_self().
     void send(const LocalPacket& packet) override;

@@ -19,6 +19,7 @@ enum class MessageKind : std::uint32_t {
   FORGET = 4,
   MEMORY = 5,
   FORGET_MEMORY = 6,
+  AGREED = 7,  // To a WELCOME that came in time: who sent it may send packets from now on.
 };
 
 struct NeighbourMessage {

@@ -49,6 +49,7 @@ Neighbour::Neighbour(Meeting meeting)
       writer_(met_.segment->layout().rings[met_.made_here ? 0 : 1]),
       reader_(met_.segment->layout().rings[met_.made_here ? 1 : 0]),
       own_process_(met_.pid == getpid()),
+      agreed_(met_.made_here),
       own_memory_(process_space()),
       memory_(met_.pid),
       removals_seen_(shared_buffers().removals()) {
@@ -382,6 +383,8 @@ bool Neighbour::hear() {
                     std::move(fds[0]));
     } else if (message.kind == MessageKind::FORGET_MEMORY) {
       memories_.remove(message.buffer);
+    } else if (message.kind == MessageKind::AGREED) {
+      agreed_ = true;
     }
   }
 }

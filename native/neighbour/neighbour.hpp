@@ -48,6 +48,7 @@ class Neighbour final : public LocalPath {
 
   bool has_room() override;
   bool can_fetch(std::span<const MemoryPiece> pieces) override;
+  bool delivers_at_once() const override { return false; }
   bool send_short(const ShortPacket& packet) override;
   void send(const LocalPacket& packet) override;
   void recall(std::uint32_t qpn) override;
@@ -66,6 +67,11 @@ class Neighbour final : public LocalPath {
   // Messages about buffers. False: the peer has gone.
   bool hear();
   bool is_broken() const { return writer_.is_broken() || reader_.is_broken(); }
+  // Whether the peer will read what is sent to it: one that did not wait for our answer will not.
+  bool has_agreed() {
+    if (!agreed_) static_cast<void>(hear());
+    return agreed_;
+  }
   void abandon();
 
  private:
@@ -106,6 +112,7 @@ class Neighbour final : public LocalPath {
   RingWriter writer_;
   RingReader reader_;
   const bool own_process_;  // The peer is an adapter of this process.
+  bool agreed_;
   AddressSpace& own_memory_;
   PeerMemory memory_;
   MappedBuffers mapped_;

@@ -155,7 +155,7 @@ bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting) {
   meeting.bell = std::move(fds[0]);
   meeting.readable = can_read(meeting.pid, message);
   meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);
-  return true;
+  return send_message(socket, card(MessageKind::AGREED), {}) == 0;
 }
 
 void Neighbourhood::accept_all() {
@@ -267,8 +267,9 @@ void Neighbourhood::leave(std::size_t index) {
 
 LocalPath* Neighbourhood::path_to(const Gid& own, const Gid& peer) {
   if (own != own_) return nullptr;
-  const auto found = std::ranges::find_if(
-      neighbours_, [&](const auto& one) { return one->gid() == peer && !one->is_broken(); });
+  const auto found = std::ranges::find_if(neighbours_, [&](const auto& one) {
+    return one->gid() == peer && one->has_agreed() && !one->is_broken();
+  });
   return found == neighbours_.end() ? nullptr : found->get();
 }
 

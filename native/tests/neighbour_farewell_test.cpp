@@ -1,5 +1,6 @@
 // A neighbour that sends something and goes: two neighbourhoods without drivers, so that nobody
 // looks at the ring in between.
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -10,7 +11,7 @@ namespace softhca::testing {
 namespace {
 
 constexpr std::uint64_t kNow = 1'000'000;
-constexpr std::uint32_t kBytes = 64;
+constexpr std::uint32_t kBytes = 5000;  // Three packets.
 
 AdapterConfig config_of(std::uint8_t host) {
   const std::uint8_t address[4] = {127, 77, static_cast<std::uint8_t>(seed()), host};
@@ -70,40 +71,84 @@ struct Side {
   std::uint32_t qpn = 0;
 };
 
-TEST("neighbour: what one has sent before it went arrives") {
-  Side leaver(1);
-  Side other(2);
+// Both know each other, and are connected.
+void introduce(Side& one, Side& other) {
   std::atomic<bool> met{false};
   std::thread server([&] {
     while (!met.load()) other.neighbours->serve();
   });
-  leaver.neighbours->meet(other.gid());
+  one.neighbours->meet(other.gid());
   met.store(true);
   server.join();
-  CHECK(leaver.neighbours->is_inhabited());
-  leaver.connect(other);
-  other.connect(leaver);
+  CHECK(one.neighbours->is_inhabited());
+  one.connect(other);
+  other.connect(one);
+}
+
+// A message is sent, and completes before anybody has looked at it.
+void send_unseen(Side& from, Side& to) {
   RecvWr recv;
   recv.wr_id = 7;
-  recv.sges = {other.sge()};
+  recv.sges = {to.sge()};
   const RecvWr* const recvs[] = {&recv};
   std::size_t posted = 0;
-  CHECK(other.adapter.post_recv(other.qpn, recvs, posted, kNow).ok());
+  CHECK(to.adapter.post_recv(to.qpn, recvs, posted, kNow).ok());
   SendWr send;
   send.send_flags = kSendSignaled;
-  send.sges = {leaver.sge()};
-  leaver.bytes[0] = 42;
+  send.sges = {from.sge()};
+  std::ranges::fill(from.bytes, 42);
   const SendWr* const sends[] = {&send};
-  CHECK(leaver.adapter.post_send(leaver.qpn, sends, posted, kNow).ok());
-  CHECK(!leaver.adapter.exchange(kNow));
+  CHECK(from.adapter.post_send(from.qpn, sends, posted, kNow).ok());
+  CHECK(!from.adapter.exchange(kNow));
   Completion completion;
-  CHECK_EQ(leaver.adapter.poll_cq(leaver.cq, {&completion, 1}).value, 1u);
+  CHECK_EQ(from.adapter.poll_cq(from.cq, {&completion, 1}).value, 1u);
+  CHECK(completion.status == WcStatus::SUCCESS);
+}
+
+void check_arrived(Side& to) {
+  Completion completion;
+  CHECK_EQ(to.adapter.poll_cq(to.cq, {&completion, 1}).value, 1u);
+  CHECK_EQ(completion.wr_id, 7u);
+  CHECK_EQ(completion.byte_len, kBytes);
+  CHECK_EQ(std::ranges::count(to.bytes, 42), static_cast<std::ptrdiff_t>(kBytes));
+}
+
+TEST("neighbour: what one has sent before it went arrives") {
+  Side leaver(1);
+  Side other(2);
+  introduce(leaver, other);
+  send_unseen(leaver, other);
   leaver.go();
   while (other.neighbours->is_inhabited()) other.neighbours->serve();
-  CHECK_EQ(other.adapter.poll_cq(other.cq, {&completion, 1}).value, 1u);
-  CHECK_EQ(completion.wr_id, 7u);
-  CHECK_EQ(other.bytes[0], 42);
+  check_arrived(other);
   other.go();
+}
+
+// Nobody tells the sender of an unreliable connection when its payload has been fetched.
+TEST("neighbour: an unreliable payload is its sender's again once it has completed") {
+  Side sender(1);
+  Side other(2);
+  introduce(sender, other);
+  send_unseen(sender, other);
+  std::ranges::fill(sender.bytes, 1);
+  CHECK(sender.adapter.destroy_qp(sender.qpn).ok());
+  CHECK(other.neighbours->fetch(kNow));
+  check_arrived(other);
+  sender.go();
+  other.go();
+}
+
+// What went into its ring would be lost.
+TEST("neighbour: one that did not wait for an answer is sent nothing") {
+  Side hasty(1);
+  Side slow(2);
+  hasty.neighbours->meet(slow.gid());
+  CHECK(!hasty.neighbours->is_inhabited());
+  while (!slow.neighbours->is_inhabited()) slow.neighbours->serve();
+  CHECK(slow.neighbours->path_to(slow.gid(), hasty.gid()) == nullptr);
+  while (slow.neighbours->is_inhabited()) slow.neighbours->serve();
+  hasty.go();
+  slow.go();
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ class LocalPath {
   virtual bool has_room() = 0;
   // The adapter there can fetch a payload that lies so.
   virtual bool can_fetch(std::span<const MemoryPiece> pieces) = 0;
+  // Whether a packet has arrived when send() returns, or may be looked at later.
+  virtual bool delivers_at_once() const = 0;
   // Copies a packet over. Its payload may lie in memory of the user's, which may not be there any
   // more. False: it has not gone, for this reason or for want of room.
   virtual bool send_short(const ShortPacket& packet) = 0;

@@ -141,14 +141,17 @@ bool Requester::fetch_payload(std::uint64_t index, const Plan& plan, ByteSpan to
   return fault.ok();
 }
 
-// Short payloads are copied, long ones stay where they are.
+// Short payloads are copied, long ones stay where they are; those of unreliable connections only
+// until send() returns, for what has left is the user's again.
 bool Requester::fill_local(std::uint64_t index, Plan& planned, std::uint32_t packet_number,
                            Outlet& out) {
   const SendWqe& wqe = qp_.sq.at(index);
   LocalPacket& local = *out.local;
   local.pieces.clear();
   const bool long_payload = planned.payload_bytes > kLocalCopiedBytes;
-  if (long_payload && qp_.copies_payload) {
+  const bool must_copy =
+      qp_.copies_payload || (!qp_.is_reliable() && !qp_.local->delivers_at_once());
+  if (long_payload && must_copy) {
     planned = plan(wqe, packet_number, 1);
   } else if (long_payload && !wqe.is_inline()) {
     bool listed = false;
