@@ -79,7 +79,11 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
                           bool patient) {
   State& s = *state_;
   s.set_time(now_ns);
-  bool sent = false;
+  const auto leaves = [&s] {
+    s.counters.port_down_drops += s.port_active ? 0 : 1;
+    return s.port_active;
+  };
+  bool sent = s.take_farewell(buffer, out) && leaves();
   while (!sent && !s.ready.empty()) {
     QueuePair* qp = s.qps.find(s.ready.front());
     s.ready.pop_front();
@@ -97,10 +101,7 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
       s.schedule(*qp);
     }
     s.hold_back(*qp, outlet.held_back);
-    if (sent && !s.port_active) {
-      ++s.counters.port_down_drops;
-      sent = false;
-    }
+    sent = sent && leaves();
     s.timers.update(*qp);
   }
   s.settle_overflows();

@@ -150,6 +150,8 @@ class Adapter {
                    bool patient = false);
   bool holds_acks() const;
   void release_acks();
+  // Has everything acknowledged that has been executed, by queue pairs that are about to go.
+  void settle_debts(std::uint64_t now_ns);
   // Calls may say kAskClock for the time if they stand behind a begin_call() of their own: the
   // clock is read if the time matters.
   void use_clock(Clock& clock);

@@ -210,7 +210,7 @@ void Adapter::told() { state_->untold = false; }
 
 bool Adapter::wants_driver() const {
   const State& s = *state_;
-  return !s.ready.empty() || s.untold;
+  return !s.ready.empty() || !s.farewells.empty() || s.untold;
 }
 
 }  // namespace softhca

@@ -136,6 +136,7 @@ Status Adapter::destroy_qp(std::uint32_t qpn) {
   if (s.observer != nullptr) {
     s.observer->destroyed(qpn);
   }
+  s.settle_debts(*qp);
   qp->recall_payloads();
   s.memory_table.release_windows_of(qpn);
   for (CompletionQueue* cq : {qp->queues.send_cq, qp->queues.recv_cq}) {
@@ -264,6 +265,9 @@ Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t m
   }
   if (Status status = s.check_attributes(*qp, attr, mask); !status.ok()) {
     return status;
+  }
+  if ((mask & kQpState) != 0 && stops) {
+    s.settle_debts(*qp);
   }
   const bool has_av = (mask & kQpAv) != 0 && attr.ah_attr.sgid_index < s.config.gids.size();
   const Route route = has_av ? s.route_to(attr.ah_attr, qpn) : Route{};

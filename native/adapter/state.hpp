@@ -41,6 +41,12 @@ struct XrcDomain {
   std::uint32_t users = 0;
 };
 
+// An acknowledgement, or the answer to an atomic, of a queue pair that may be gone by now.
+struct Farewell {
+  OutgoingPacket packet;
+  std::array<std::uint8_t, 64> bytes;
+};
+
 struct Adapter::State final : Services {
   explicit State(AdapterConfig adapter_config);
 
@@ -67,6 +73,8 @@ struct Adapter::State final : Services {
   bool send_to_self(QueuePair& qp, const ShortPacket& packet);
   bool acknowledge_at_once(QueuePair& peer, QueuePair& qp, std::uint32_t psn);
   void leave_path(QueuePair& qp);
+  void settle_debts(QueuePair& qp);
+  bool take_farewell(ByteSpan buffer, OutgoingPacket& out);
   // To the queue pair that a packet without a wire is for. False: its payload could not be read.
   bool deliver_locally(const Packet& packet, const Route& route);
   // Its acknowledgement waits, or may have left.
@@ -113,6 +121,7 @@ struct Adapter::State final : Services {
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets for the wire.
   std::deque<std::uint32_t> ready_local;  // And for adapters of this host.
   std::deque<std::uint32_t> stalled;      // Their path had no room.
+  std::deque<Farewell> farewells;         // For the wire.
   std::vector<std::uint32_t> held_acks;   // Those with an acknowledgement that waits for company.
   SelfPath self{*this};
   LocalPaths* paths = nullptr;

@@ -13,6 +13,9 @@
 namespace softhca {
 namespace {
 
+// What is left to be sent when a device is closed: not all of a READ that somebody is answered.
+constexpr int kLastRounds = 64;
+
 DriverError system_error(const char* what, int error) {
   return {error, std::string(what) + ": " + std::strerror(error)};
 }
@@ -122,7 +125,12 @@ void Driver::close() {
     timer_.lose();
   }
   if (engine_) {
-    engine_->round(false, true, false);
+    {
+      const std::lock_guard lock(guarded_->mutex);
+      guarded_->adapter.settle_debts(monotonic_ns());
+    }
+    for (int rounds = 0; engine_->round(false, true, false) && rounds < kLastRounds; ++rounds) {
+    }
     engine_->close();
     engine_.reset();
   }

@@ -2,6 +2,7 @@
 // Vol 1, 9.7.5.1.2 lets a responder coalesce).
 
 #include <array>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -127,13 +128,45 @@ TEST("acks: of a patient caller they do not wait for ever") {
   CHECK(!pair.b.adapter->holds_acks());
 }
 
-TEST("acks: what a destroyed queue pair held back is forgotten") {
+// Who has polled a completion may be done with the queue pair; its peer waits all the same.
+TEST("acks: what is held back leaves before its queue pair falls silent") {
+  const auto stop = [](QpState to) {
+    return [to](LazyPair& pair) {
+      QpAttr attr;
+      attr.qp_state = to;
+      CHECK(pair.b.adapter->modify_qp(pair.qp_b, attr, kQpState, pair.now_ns).ok());
+    };
+  };
+  const std::function<void(LazyPair&)> ends[] = {
+      [](LazyPair& pair) { CHECK(pair.b.adapter->destroy_qp(pair.qp_b).ok()); },
+      stop(QpState::RESET),
+      stop(QpState::ERR),
+      [](LazyPair& pair) { pair.b.adapter->settle_debts(pair.now_ns); },
+  };
+  for (const auto& end : ends) {
+    LazyPair pair;
+    pair.arrive(1);
+    CHECK(pair.leave(true).empty());
+    end(pair);
+    CHECK(pair.b.adapter->wants_driver());
+    CHECK(pair.leave(true) == std::vector{Operation::ACKNOWLEDGE});
+    pair.b.adapter->release_acks();
+    CHECK(pair.leave(false).empty());
+  }
+}
+
+TEST("acks: what nobody asked for leaves before its queue pair is gone, too") {
   LazyPair pair;
-  pair.arrive(1);
-  CHECK(pair.leave(true).empty());
-  CHECK(pair.b.adapter->destroy_qp(pair.qp_b).ok());
-  pair.b.adapter->release_acks();
+  pair.message(true, true);
+  pair.run();
+  pair.message(true, false);
+  std::array<std::uint8_t, kMaxDatagramBytes> buffer;
+  OutgoingPacket out;
+  CHECK(pair.a.adapter->next_packet(buffer, out, pair.now_ns));
+  pair.b.adapter->receive(out.route, out.datagram, pair.now_ns);
   CHECK(pair.leave(false).empty());
+  CHECK(pair.b.adapter->destroy_qp(pair.qp_b).ok());
+  CHECK(pair.leave(false) == std::vector{Operation::ACKNOWLEDGE});
 }
 
 }  // namespace

@@ -270,7 +270,7 @@ void Responder::acknowledge_some_day() {
 
 void Responder::advance() {
   if (acknowledge_at_ns_ <= qp_.services.time.now_ns()) {
-    push_acknowledge(psn_add(expected_psn_, kPsnMask));
+    acknowledge_now();
   }
 }
 

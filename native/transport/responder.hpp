@@ -57,6 +57,10 @@ class Responder {
   // Nothing is to be sent but one acknowledgement, of so little that the peer can do without it
   // for a while.
   bool may_be_held_back() const;
+  // Executed, and one packet says so.
+  bool owes_one_packet() const;
+  // What may wait for company does not wait any more.
+  void acknowledge_now();
   // What the READ response with this PSN was to bring is gone.
   void on_unreadable(std::uint32_t psn);
   // Forgets the replies that wait.

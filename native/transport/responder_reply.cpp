@@ -198,6 +198,17 @@ bool Responder::may_be_held_back() const {
          psn_distance(acknowledged_psn_, replies_.front().psn) < kMostHeldBack;
 }
 
+bool Responder::owes_one_packet() const {
+  return acknowledges_next() || (!replies_.empty() && replies_.front().kind == ReplyKind::ATOMIC &&
+                                 resources_[replies_.front().resource].executed);
+}
+
+void Responder::acknowledge_now() {
+  if (acknowledge_at_ns_ != kNever) {
+    push_acknowledge(psn_add(expected_psn_, kPsnMask));
+  }
+}
+
 void Responder::send_bare(Packet& packet, Outlet& out) {
   if (out.local != nullptr) {
     out.local->pieces.clear();

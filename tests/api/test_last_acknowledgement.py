@@ -1,0 +1,47 @@
+"""What a program has received is acknowledged, however soon it is done with the queue pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import softhca as hca
+
+from .hosts import Host, Pair
+
+# As long as it takes until acknowledgements wait for what a polling program sends next.
+ROUNDS = 1000
+
+
+ENDS: dict[str, Callable[[hca.QP], object]] = {
+    "destroyed": hca.QP.close,
+    "reset": lambda qp: qp.modify(qp_state=hca.QPState.RESET),
+    "failed": lambda qp: qp.modify(qp_state=hca.QPState.ERR),
+    "left to the device": lambda qp: None,
+}
+
+
+@pytest.mark.parametrize("link", ["udp", "auto"])
+@pytest.mark.parametrize("end", ENDS)
+def test_a_receiver_may_end_at_once(end: str, link: str) -> None:
+    with hca.open(link=link) as near:
+        with hca.open(link=link) as far:
+            pair = Pair(Host(near), Host(far), None)
+            a, b = pair.connected()
+            send_a = hca.Send(pair.a.mr[:64], signaled=True)
+            send_b = hca.Send(pair.b.mr[:64], signaled=True)
+            for qp, host in ((a, pair.a), (b, pair.b)):
+                qp.post_recv([hca.Recv(host.mr[:64])] * 4)
+            for _ in range(ROUNDS):
+                a.post_send(send_a)
+                pair.completion(pair.b)  # Received.
+                b.post_send(send_b)
+                pair.completions(pair.a, 2)
+                pair.completion(pair.b)  # Sent.
+                a.post_recv(hca.Recv(pair.a.mr[:64]))
+                b.post_recv(hca.Recv(pair.b.mr[:64]))
+            a.post_send(send_a)
+            assert pair.completion(pair.b).status is hca.WcStatus.SUCCESS
+            ENDS[end](b)
+        assert pair.completion(pair.a).status is hca.WcStatus.SUCCESS
