@@ -126,7 +126,7 @@ struct Adapter::State final : Services {
   SelfPath self{*this};
   LocalPaths* paths = nullptr;
   LocalPacket leaving;  // Keeps its storage.
-  std::vector<std::uint8_t> leaving_bytes = std::vector<std::uint8_t>(kMaxDatagramBytes);
+  std::vector<std::uint8_t> leaving_bytes = std::vector<std::uint8_t>(kLocalBroughtBytes);
   EventList async_events;
   bool port_active;
   bool failed = false;  // For good.

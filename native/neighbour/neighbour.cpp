@@ -31,6 +31,7 @@ constexpr std::uint64_t kForeign = std::uint64_t{1} << 63;
 
 constexpr std::size_t kMaxPieces = 256;
 constexpr std::size_t kMaxHeaderBytes = 64;
+static_assert(kLocalBroughtBytes + kMaxHeaderBytes <= kMaxRecordBytes);
 constexpr std::uint32_t kMaxPackets = kLocalPacketBytes / 256;
 // Looks at a peer that fetches what is to be taken back, until it is asked whether it still lives.
 constexpr int kLooks = 1000;

@@ -21,7 +21,8 @@ namespace softhca {
 inline constexpr std::uint64_t kCellBytes = 64;
 inline constexpr std::uint64_t kSlots = 2048;
 inline constexpr std::uint64_t kBodyBytes = 1u << 19;
-inline constexpr std::uint32_t kMaxRecordBytes = 8192;  // Headers and what follows them.
+// Headers and what follows them.
+inline constexpr std::uint32_t kMaxRecordBytes = 32 * 1024 + 64;
 inline constexpr std::uint32_t kInlineBytes = 48;
 
 // The low byte of a slot's word; the others are the lap.

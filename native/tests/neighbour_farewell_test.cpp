@@ -11,7 +11,7 @@ namespace softhca::testing {
 namespace {
 
 constexpr std::uint64_t kNow = 1'000'000;
-constexpr std::uint32_t kBytes = 5000;  // Three packets.
+constexpr std::uint32_t kBytes = 100'000;  // More than one record of a ring brings.
 
 AdapterConfig config_of(std::uint8_t host) {
   const std::uint8_t address[4] = {127, 77, static_cast<std::uint8_t>(seed()), host};

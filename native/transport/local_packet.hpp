@@ -18,6 +18,9 @@ inline constexpr std::uint32_t kLocalPacketBytes = 512 * 1024;
 // Payloads up to this size are copied by the sender, which costs less than saying where they are.
 inline constexpr std::uint32_t kLocalCopiedBytes = 1024;
 
+// Payload bytes that a packet brings with it at most, where they cannot stay.
+inline constexpr std::uint32_t kLocalBroughtBytes = 32 * 1024;
+
 struct LocalPacket {
   Route route;
   Packet packet;

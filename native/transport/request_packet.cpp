@@ -151,8 +151,9 @@ bool Requester::fill_local(std::uint64_t index, Plan& planned, std::uint32_t pac
   const bool long_payload = planned.payload_bytes > kLocalCopiedBytes;
   const bool must_copy =
       qp_.copies_payload || (!qp_.is_reliable() && !qp_.local->delivers_at_once());
+  const std::uint32_t most_brought = out.most_brought(qp_.mtu());
   if (long_payload && must_copy) {
-    planned = plan(wqe, packet_number, 1);
+    planned = plan(wqe, packet_number, most_brought);
   } else if (long_payload && !wqe.is_inline()) {
     bool listed = false;
     const AccessFault fault =
@@ -164,7 +165,7 @@ bool Requester::fill_local(std::uint64_t index, Plan& planned, std::uint32_t pac
     }
     if (!listed || !qp_.local->can_fetch(local.pieces)) {
       local.pieces.clear();
-      planned = plan(wqe, packet_number, 1);
+      planned = plan(wqe, packet_number, most_brought);
     }
   }
   planned.packet.bth.ack_request = wants_ack(wqe, planned, false);

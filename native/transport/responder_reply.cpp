@@ -315,9 +315,9 @@ AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Out
     }
     out.local->pieces.clear();
   }
-  packets = 1;
-  const std::size_t payload_bytes = bytes_of(1);
-  Packet packet = read_response(reply, 1);
+  packets = std::min(packets, out.most_brought(qp_.mtu()));
+  const std::size_t payload_bytes = bytes_of(packets);
+  Packet packet = read_response(reply, packets);
   std::size_t header_bytes = 0;
   if (out.local == nullptr) {
     packet.bth.pad_count = static_cast<std::uint8_t>(-payload_bytes & 3);
@@ -333,7 +333,7 @@ AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Out
   if (out.local == nullptr) {
     qp_.seal(packet, header_bytes, payload_bytes, out);
   } else {
-    qp_.seal_local(packet, 1, payload, out);
+    qp_.seal_local(packet, packets, payload, out);
   }
   return {};
 }
