@@ -131,6 +131,7 @@ bool Adapter::State::send_locally(QueuePair& qp) {
   } else {
     ++counters.port_down_drops;
   }
+  qp.handed_over();
   return true;
 }
 

@@ -294,7 +294,7 @@ void QueuePair::on_unreadable(const Packet& packet) {
   copies_payload = true;
   if (packet.info->has(kResponse)) {
     responder.on_unreadable(packet.bth.psn);
-  } else if (is_reliable()) {
+  } else {
     requester.repeat_from(packet.bth.psn);
   }
 }

@@ -72,6 +72,10 @@ class QueuePair {
     return congestion == nullptr ? next_ns : std::min(next_ns, congestion->deadline_ns());
   }
   void advance();
+  // The local path has what next_packet() gave out last.
+  void handed_over() {
+    if (!is_reliable()) requester.complete_unreliable();
+  }
   // A packet of it has left by another way than next_packet(): the responder's, or a request.
   void took_turn(bool replied) { replied_last_ = replied; }
   // The adapter at the other end of `local` could not read the payload of this packet of ours.

@@ -239,7 +239,8 @@ void Requester::after_send(std::uint32_t psn, std::uint32_t psns, bool ack_reque
   }
 }
 
-// UC and UD: a packet that has left is done.
+// UC and UD: a packet that has left is done. To an adapter of this host it has left when the path
+// has it, for its payload may still lie where the user has it.
 bool Requester::send_unreliable(Outlet& out) {
   run_local_work();
   while (current_ != qp_.sq.tail() && !qp_.sq.at(current_).is_local()) {
@@ -269,12 +270,20 @@ bool Requester::send_unreliable(Outlet& out) {
     if (current_packet_ == wqe.psn_count) {
       ++current_;
       current_packet_ = 0;
-      qp_.complete_send(WcStatus::SUCCESS, {}, false);
-      qp_.check_drained();
+    }
+    if (out.wire != nullptr) {
+      complete_unreliable();
     }
     return true;
   }
   return false;
+}
+
+void Requester::complete_unreliable() {
+  while (qp_.sq.oldest() != current_) {
+    qp_.complete_send(WcStatus::SUCCESS, {}, false);
+    qp_.check_drained();
+  }
 }
 
 // --- going back
@@ -318,7 +327,13 @@ void Requester::go_back_to(std::uint32_t psn) {
 }
 
 void Requester::repeat_from(std::uint32_t psn) {
-  if (under_way(psn) && (qp_.state() == QpState::RTS || qp_.state() == QpState::SQD)) {
+  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
+    return;
+  }
+  if (!qp_.is_reliable()) {
+    set_position(psn);
+    highest_psn_ = unacked_psn_ = psn;
+  } else if (under_way(psn)) {
     go_back_to(psn);
   }
 }

@@ -50,6 +50,9 @@ class Requester {
   // The peer has acknowledged everything up to `psn`, and says nothing else.
   void on_plain_acknowledge(std::uint32_t psn);
 
+  // UC and UD: completes what has left.
+  void complete_unreliable();
+
   // Goes back to `psn`, if that is still under way.
   void repeat_from(std::uint32_t psn);
 

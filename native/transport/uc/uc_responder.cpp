@@ -24,8 +24,8 @@ void Responder::on_unreliable(const Packet& packet) {
     in_progress_ = InProgress::NOTHING;
     expected_psn_ = packet.bth.psn;
   } else if (in_progress_ == InProgress::NOTHING) {
-    qp_.count(&Counters::dropped_pkts);
-    expected_psn_ = psn_add(packet.bth.psn, 1);
+    qp_.count(&Counters::dropped_pkts, packet.psns);
+    expected_psn_ = psn_add(packet.bth.psn, packet.psns);
     return;
   }
   using Check = Step (Responder::*)(const Packet&);
@@ -35,7 +35,8 @@ void Responder::on_unreliable(const Packet& packet) {
   };
   for (const Check check : kChecks) {
     if ((this->*check)(packet) == Step::STOP) {
-      expected_psn_ = psn_add(packet.bth.psn, 1);
+      // One whose payload was not there comes again.
+      expected_psn_ = psn_add(packet.bth.psn, qp_.payload_unreadable ? 0 : packet.psns);
       return;
     }
   }
