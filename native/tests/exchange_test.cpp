@@ -195,5 +195,44 @@ TEST("exchange: an unreliable message that is dropped leaves no gap behind it") 
   CHECK_EQ(host.adapter.counters().out_of_sequence, 0u);
 }
 
+// Half of all PSNs are under way then, which is as far as they can be told apart.
+TEST("exchange: the longest READ with the smallest packets comes to its end") {
+  OneHost host;
+  host.mtu_code = 1;
+  const std::uint32_t near = host.qp();
+  const std::uint32_t far = host.qp();
+  host.connect(near, far);
+  host.connect(far, near);
+  constexpr std::uint64_t kLongest = 1u << 31;
+  constexpr std::uint32_t kEntries = 32;
+  void* const zeros =
+      mmap(nullptr, kLongest, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const auto from = reinterpret_cast<std::uint64_t>(zeros);
+  const MrInfo source = host.adapter.reg_mr(host.pd, from, kLongest, from, kAccessRemoteRead).value;
+  std::vector<std::uint8_t> bytes(kLongest / kEntries, 1);
+  const auto to = reinterpret_cast<std::uint64_t>(bytes.data());
+  const MrInfo target = host.adapter.reg_mr(host.pd, to, bytes.size(), to, kAccessLocalWrite).value;
+  SendWr read;
+  read.opcode = WrOpcode::RDMA_READ;
+  read.send_flags = kSendSignaled;
+  read.remote_address = from;
+  read.rkey = source.rkey;
+  read.sges.assign(kEntries, {to, static_cast<std::uint32_t>(bytes.size()), target.lkey});
+  SendWr write;
+  write.opcode = WrOpcode::RDMA_WRITE;
+  write.send_flags = kSendSignaled;
+  const SendWr* const list[] = {&read, &write};
+  std::size_t posted = 0;
+  CHECK(host.adapter.post_send(near, list, posted, kNow).ok());
+  while (host.adapter.exchange(kNow)) {
+  }
+  std::vector<Completion> came(4);
+  CHECK_EQ(host.adapter.poll_cq(host.cq, came).value, 2u);
+  CHECK_EQ(came[0].status, WcStatus::SUCCESS);
+  CHECK_EQ(came[0].byte_len, kLongest);
+  CHECK_EQ(came[1].status, WcStatus::SUCCESS);
+  munmap(zeros, kLongest);
+}
+
 }  // namespace
 }  // namespace softhca

@@ -62,11 +62,14 @@ void Requester::on_acknowledge(const Packet& packet) {
   }
 }
 
+// An entry may begin half of all PSNs behind what is under way, but no further: distances are taken
+// from the oldest unacknowledged.
 bool Requester::expected_response(std::uint32_t end_psn, std::uint64_t& index,
                                   std::uint32_t& psn) const {
+  const std::int32_t end = psn_distance(unacked_psn_, end_psn);
   for (index = qp_.sq.oldest(); index != qp_.sq.tail(); ++index) {
     const SendWqe& wqe = qp_.sq.at(index);
-    if (!wqe.started || psn_distance(wqe.first_psn, end_psn) <= 0) {
+    if (!wqe.started || psn_distance(unacked_psn_, wqe.first_psn) >= end) {
       return false;
     }
     if (wqe.is_answered()) {
