@@ -302,7 +302,9 @@ AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Out
   };
   packets = std::min(out.most_packets(qp_.mtu()), reply.end_packet - reply.next_packet);
   if (out.local != nullptr) out.local->pieces.clear();
-  if (out.local != nullptr && bytes_of(packets) > kLocalCopiedBytes && !qp_.copies_payload) {
+  // Nobody may wait for what is repeated: it is not lent, so that the region may go.
+  const bool lends = out.local != nullptr && !qp_.copies_payload && !reply.repeats;
+  if (lends && bytes_of(packets) > kLocalCopiedBytes) {
     bool listed = false;
     const AccessFault fault = memory.list_remote(resource.who, resource.rkey, address,
                                                  bytes_of(packets), out.local->pieces, listed);

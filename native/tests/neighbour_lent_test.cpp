@@ -1,0 +1,69 @@
+// What becomes of a payload that is lent to a neighbour while other things happen.
+#include <algorithm>
+#include <vector>
+
+#include "tests/neighbour_sides.hpp"
+
+namespace softhca::testing {
+namespace {
+
+using namespace sides;
+
+constexpr std::uint64_t kLater = kNow + 200'000'000;  // Behind the retry timer.
+
+SendWr work(WrOpcode opcode, const Side& here, const Side& there) {
+  SendWr wr;
+  wr.opcode = opcode;
+  wr.send_flags = kSendSignaled;
+  wr.sges = {here.sge()};
+  wr.remote_address = there.address();
+  wr.rkey = there.mr.rkey;
+  return wr;
+}
+
+void post(Side& side, const std::vector<SendWr>& wrs) {
+  std::vector<const SendWr*> list;
+  for (const SendWr& wr : wrs) list.push_back(&wr);
+  std::size_t posted = 0;
+  CHECK(side.adapter.post_send(side.qpn, list, posted, kNow).ok());
+  CHECK(!side.adapter.exchange(kNow));
+}
+
+std::vector<Completion> poll(Side& side) {
+  std::vector<Completion> came(8);
+  came.resize(side.adapter.poll_cq(side.cq, came).value);
+  return came;
+}
+
+QpState state_of(const Side& side) {
+  QpInit init;
+  return side.adapter.query_qp(side.qpn, init).value.qp_state;
+}
+
+// A retry asks again for what is already on its way, and nobody waits for the second answer.
+TEST("neighbour: who has the answer of a READ may let its peer take the region away") {
+  Side reader(1);
+  Side other(2);
+  introduce(reader, other);
+  std::ranges::fill(other.bytes, 42);
+  post(reader, {work(WrOpcode::RDMA_READ, reader, other)});
+  CHECK(other.neighbours->fetch(kNow));
+  CHECK(!other.adapter.exchange(kNow));
+  reader.adapter.advance(kLater);
+  CHECK(!reader.adapter.exchange(kLater));
+  CHECK(other.neighbours->fetch(kLater));
+  CHECK(reader.neighbours->fetch(kLater));
+  const std::vector<Completion> came = poll(reader);
+  CHECK_EQ(came.size(), 1u);
+  CHECK(came[0].status == WcStatus::SUCCESS);
+  CHECK_EQ(std::ranges::count(reader.bytes, 42), static_cast<std::ptrdiff_t>(kBytes));
+  CHECK(!other.adapter.exchange(kLater));
+  CHECK(other.adapter.dereg_mr(other.mr.handle).ok());
+  static_cast<void>(other.neighbours->fetch(kLater));
+  CHECK(state_of(other) == QpState::RTS);
+  reader.go();
+  other.go();
+}
+
+}  // namespace
+}  // namespace softhca::testing
