@@ -31,6 +31,10 @@ void Adapter::set_paths(LocalPaths* paths) {
   };
 }
 
+void Adapter::State::recall_payloads(std::uint32_t qpn) {
+  if (paths != nullptr) paths->recall(qpn);
+}
+
 void Adapter::forget_path(const LocalPath& path) {
   state_->qps.for_each([&](QueuePair& qp) {
     if (qp.local == &path) state_->leave_path(qp);

@@ -54,6 +54,7 @@ struct Adapter::State final : Services {
   void raise(EventType type, std::uint32_t object) override;
   void schedule(QueuePair& qp) override;
   bool send_at_once(QueuePair& qp) override;
+  void recall_payloads(std::uint32_t qpn) override;
   SharedReceiveQueue* find_xrc_srq(std::uint32_t srqn, std::uint32_t xrcd) override;
   CompletionQueue* find_cq(std::uint32_t cq) override { return cqs.find(cq); }
 
@@ -97,7 +98,6 @@ struct Adapter::State final : Services {
     bool has_room() override { return true; }
     bool can_fetch(std::span<const MemoryPiece>) override { return true; }
     bool delivers_at_once() const override { return true; }
-    void recall(std::uint32_t) override {}
     bool send_short(const ShortPacket&) override { return false; }  // See send_to_self().
     void send(const LocalPacket& packet) override;
     State& adapter;

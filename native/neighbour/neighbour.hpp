@@ -51,7 +51,7 @@ class Neighbour final : public LocalPath {
   bool delivers_at_once() const override { return false; }
   bool send_short(const ShortPacket& packet) override;
   void send(const LocalPacket& packet) override;
-  void recall(std::uint32_t qpn) override;
+  void recall(std::uint32_t qpn);
   void revoke(std::uint32_t key_index);
 
   // Lets the adapter have what has come. True: something had.

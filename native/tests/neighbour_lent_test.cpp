@@ -65,5 +65,28 @@ TEST("neighbour: who has the answer of a READ may let its peer take the region a
   other.go();
 }
 
+// The path that it took is not the one that its queue pair has when it fails.
+TEST("neighbour: a payload is its sender's again when it is flushed on another path") {
+  Side sender(1);
+  Side other(2);
+  introduce(sender, other);
+  std::ranges::fill(sender.bytes, 42);
+  post(sender, {work(WrOpcode::RDMA_WRITE, sender, other)});
+  QpAttr attr;
+  attr.qp_state = QpState::SQD;
+  sender.modify(attr, kQpState);
+  const std::uint8_t elsewhere[4] = {127, 77, 0, 9};
+  attr.ah_attr.dgid = Gid::from_ipv4(elsewhere);
+  sender.modify(attr, kQpState | kQpAv);
+  attr.qp_state = QpState::ERR;
+  sender.modify(attr, kQpState);
+  CHECK_EQ(poll(sender).size(), 1u);
+  std::ranges::fill(sender.bytes, 1);
+  CHECK(other.neighbours->fetch(kNow));
+  CHECK_EQ(std::ranges::count(other.bytes, 1), 0);
+  sender.go();
+  other.go();
+}
+
 }  // namespace
 }  // namespace softhca::testing

@@ -24,8 +24,6 @@ class LocalPath {
   virtual bool send_short(const ShortPacket& packet) = 0;
   // Takes a packet over. A payload that lies in pieces may be fetched until it is recalled.
   virtual void send(const LocalPacket& packet) = 0;
-  // The payloads of this queue pair are nobody's business any more: returns when nobody is at them.
-  virtual void recall(std::uint32_t qpn) = 0;
 };
 
 // Those of an adapter.
@@ -35,6 +33,9 @@ class LocalPaths {
 
   // Between these two addresses; null if there is none.
   virtual LocalPath* path_to(const Gid& own, const Gid& peer) = 0;
+  // The payloads of this queue pair are nobody's business any more, on whichever path they left:
+  // returns when nobody is at them.
+  virtual void recall(std::uint32_t qpn) = 0;
   // What this key gave access to may change hands: returns when nobody is at it.
   virtual void revoke(std::uint32_t key_index) = 0;
 };

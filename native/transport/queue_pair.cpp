@@ -357,9 +357,7 @@ void QueuePair::tell_state(QpState from) const {
 }
 
 // Before anything is flushed: who sees that may use the memory again.
-void QueuePair::recall_payloads() {
-  if (local != nullptr) local->recall(qpn);
-}
+void QueuePair::recall_payloads() { services.recall_payloads(qpn); }
 
 void QueuePair::enter_error() {
   if (state() == QpState::ERR) {
