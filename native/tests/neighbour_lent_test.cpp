@@ -1,5 +1,6 @@
 // What becomes of a payload that is lent to a neighbour while other things happen.
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "tests/neighbour_sides.hpp"
@@ -84,6 +85,32 @@ TEST("neighbour: a payload is its sender's again when it is flushed on another p
   std::ranges::fill(sender.bytes, 1);
   CHECK(other.neighbours->fetch(kNow));
   CHECK_EQ(std::ranges::count(other.bytes, 1), 0);
+  sender.go();
+  other.go();
+}
+
+TEST("neighbour: an atomic does not change what a READ before it sees") {
+  Side sender(1);
+  Side other(2);
+  introduce(sender, other);
+  std::ranges::fill(other.bytes, 42);
+  std::array<std::uint8_t, 8> original{};
+  const auto at = reinterpret_cast<std::uint64_t>(original.data());
+  const MrInfo mr = sender.adapter.reg_mr(sender.pd, at, 8, at, kAccessLocalWrite).value;
+  SendWr add = work(WrOpcode::ATOMIC_FETCH_AND_ADD, sender, other);
+  add.sges = {{at, 8, mr.lkey}};
+  add.compare_add = 1;
+  post(sender, {work(WrOpcode::RDMA_READ, sender, other), add});
+  for (int round = 0; round < 3; ++round) {
+    static_cast<void>(other.neighbours->fetch(kNow));
+    CHECK(!other.adapter.exchange(kNow));
+    static_cast<void>(sender.neighbours->fetch(kNow));
+    CHECK(!sender.adapter.exchange(kNow));
+  }
+  CHECK_EQ(poll(sender).size(), 2u);
+  CHECK_EQ(std::ranges::count(sender.bytes, 42), static_cast<std::ptrdiff_t>(kBytes));
+  CHECK_EQ(std::ranges::count(original, 42), 8);
+  CHECK_EQ(other.bytes[0], 43);
   sender.go();
   other.go();
 }

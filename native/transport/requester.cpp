@@ -116,7 +116,7 @@ bool Requester::next_packet(Outlet& out) {
   }
   const SendWqe& wqe = qp_.sq.at(index);
   if (wqe.is_answered()) {
-    reads_.push_back({first, next_psn_});
+    reads_.push_back({first, next_psn_, wqe.is_read()});
   }
   current_packet_ += psns;
   if (current_packet_ >= wqe.psn_count) {
@@ -134,7 +134,7 @@ bool Requester::may_send_next() {
   }
   SendWqe& wqe = qp_.sq.at(current_);
   if (!wqe.started) {
-    if (qp_.state() == QpState::SQD || (wqe.fence() && !reads_.empty())) {
+    if (qp_.state() == QpState::SQD || (wqe.fence() && !reads_.empty()) || waits_for_reads(wqe)) {
       return false;
     }
     if (!begin(wqe)) {
@@ -148,6 +148,13 @@ bool Requester::may_send_next() {
   // One that has begun goes on, though SQD may have lowered the limit to zero since.
   const std::size_t reads_allowed = std::max<std::size_t>(qp_.attr.max_rd_atomic, 1);
   return !wqe.is_answered() || reads_.size() < reads_allowed;
+}
+
+// An atomic must not change what a READ before it sees. The responder minds that until the answer
+// has left; but what a neighbour lends is read when it is fetched.
+bool Requester::waits_for_reads(const SendWqe& wqe) const {
+  return (wqe.is_atomic() || wqe.is_confirmed()) && qp_.local != nullptr &&
+         !qp_.local->delivers_at_once() && std::ranges::any_of(reads_, &ReadInFlight::is_read);
 }
 
 std::uint32_t Requester::window() const {

@@ -71,6 +71,7 @@ class Requester {
   struct ReadInFlight {
     std::uint32_t first_psn;
     std::uint32_t end_psn;
+    bool is_read;  // Or an atomic, an ATOMIC WRITE or a FLUSH.
   };
   struct Failure {
     bool set = false;
@@ -84,6 +85,7 @@ class Requester {
 
   // Sending (requester.cpp).
   bool may_send_next();
+  bool waits_for_reads(const SendWqe& wqe) const;
   bool begin(SendWqe& wqe);
   bool send_at(std::uint64_t index, std::uint32_t packet_number, bool again, Outlet& out,
                std::uint32_t& psns);
