@@ -244,6 +244,8 @@ void Neighbour::recall(std::uint32_t qpn) {
   for (Lent& lent : lent_) {
     if (lent.qpn == qpn) static_cast<void>(take_back(lent));
   }
+  // Nor what came of them until now.
+  std::erase_if(unreadable_, [=](const Unreadable& one) { return one.qpn == qpn; });
 }
 
 void Neighbour::revoke(std::uint32_t key_index) {

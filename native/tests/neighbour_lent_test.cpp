@@ -66,6 +66,25 @@ TEST("neighbour: who has the answer of a READ may let its peer take the region a
   other.go();
 }
 
+// What its last connection could not answer is no concern of the next one.
+TEST("neighbour: a region that goes does not end a connection that never lent it") {
+  Side reader(1);
+  Side other(2);
+  introduce(reader, other);
+  post(reader, {work(WrOpcode::RDMA_READ, reader, other)});
+  CHECK(other.neighbours->fetch(kNow));
+  CHECK(!other.adapter.exchange(kNow));
+  CHECK(other.adapter.dereg_mr(other.mr.handle).ok());
+  QpAttr attr;
+  attr.qp_state = QpState::RESET;
+  other.modify(attr, kQpState);
+  other.connect(reader);
+  static_cast<void>(other.neighbours->fetch(kNow));
+  CHECK(state_of(other) == QpState::RTS);
+  reader.go();
+  other.go();
+}
+
 // The path that it took is not the one that its queue pair has when it fails.
 TEST("neighbour: a payload is its sender's again when it is flushed on another path") {
   Side sender(1);
