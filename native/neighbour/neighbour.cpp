@@ -35,7 +35,7 @@ static_assert(kLocalBroughtBytes + kMaxHeaderBytes <= kMaxRecordBytes);
 constexpr std::uint32_t kMaxPackets = kLocalPacketBytes / 256;
 // Looks at a peer that fetches what is to be taken back, until it is asked whether it still lives.
 constexpr int kLooks = 1000;
-// A peer that was stopped in the middle is not waited for: a second or so.
+// A peer that was stopped in the middle is not waited for: a second or so, once.
 constexpr int kMostLooks = 20'000'000;
 // Payload bytes after which a call to fetch() comes to an end.
 constexpr std::uint64_t kFetchBytes = kLocalPacketBytes;
@@ -224,7 +224,7 @@ bool Neighbour::take_back(Lent& lent) {
     writer_.look();
     if (lent.end <= writer_.consumed() || writer_.is_broken()) break;
     if (looks % kLooks == 0) {
-      if (peer_is_gone() || looks > kMostLooks) break;
+      if (peer_is_gone() || looks > kMostLooks) writer_.give_up();
       sched_yield();
     }
   }

@@ -97,6 +97,7 @@ class RingWriter {
   std::uint32_t ready_word() const;
   // The reader is not what it should be.
   bool is_broken() const { return broken_; }
+  void give_up() { broken_ = true; }
   // A reader that sleeps is to be woken; the wish is gone then. `is_ordered`: this process passes
   // the barriers that others ask for.
   bool take_sleeper(bool is_ordered);

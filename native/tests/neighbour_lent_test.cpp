@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "tests/neighbour_segments.hpp"
 #include "tests/neighbour_sides.hpp"
 
 namespace softhca::testing {
@@ -131,6 +132,38 @@ TEST("neighbour: an atomic does not change what a READ before it sees") {
   CHECK_EQ(std::ranges::count(original, 42), 8);
   CHECK_EQ(other.bytes[0], 43);
   sender.go();
+  other.go();
+}
+
+// As a peer that was stopped in the middle, or wants to be waited for.
+void claim_all(SegmentLayout& segment) {
+  for (RingShared& ring : segment.rings) {
+    for (SharedSlot& slot : ring.slots) {
+      const std::uint32_t word = slot.word.load();
+      const bool lent =
+          (word & 0xff) == static_cast<std::uint32_t>(RecordState::READY) && slot.piece_count != 0;
+      if (lent) slot.word.store(word + 1);
+    }
+  }
+}
+
+TEST("neighbour: one that claims what it was lent and keeps it is not waited for again") {
+  Side lender(1);
+  Side other(2);
+  introduce(lender, other);
+  post(lender,
+       {work(WrOpcode::RDMA_WRITE, lender, other), work(WrOpcode::RDMA_WRITE, lender, other)});
+  const Segments segments;
+  CHECK(!segments.mapped.empty());
+  claim_all(*reinterpret_cast<SegmentLayout*>(segments.mapped[0].data()));
+  QpAttr attr;
+  attr.qp_state = QpState::ERR;
+  lender.modify(attr, kQpState);
+  CHECK_EQ(poll(lender).size(), 2u);
+  CHECK(lender.neighbours->path_to(lender.gid(), other.gid()) == nullptr);
+  lender.neighbours->fetch(kNow);
+  CHECK(!lender.neighbours->is_inhabited());
+  lender.go();
   other.go();
 }
 

@@ -1,16 +1,13 @@
-#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "neighbour/shared_segment.hpp"
 #include "tests/neighbour_pair.hpp"
+#include "tests/neighbour_segments.hpp"
 #include "vocabulary/random.hpp"
 
 namespace softhca {
@@ -20,6 +17,7 @@ using testing::kPatienceNs;
 using testing::NeighbourPair;
 using testing::pattern;
 using testing::rdma;
+using testing::Segments;
 
 // Pages that may be unmapped while they are registered.
 struct Pages {
@@ -220,25 +218,6 @@ TEST("neighbour: one that has gone costs the retries, as a host that crashed doe
       pair.a.send(pair.qp_a, rdma(WrOpcode::RDMA_WRITE, local, local_mr, remote, remote_mr)).ok());
   CHECK_EQ(pair.a.wait().status, WcStatus::RETRY_EXC_ERR);
 }
-
-// Mappings of our own of what the devices share; theirs go when they find it broken.
-struct Segments {
-  Segments() {
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      std::error_code error;
-      const std::string target = std::filesystem::read_symlink(entry.path(), error);
-      if (target.find("softhca-neighbour") == std::string::npos) continue;
-      const FileDescriptor own(::open(entry.path().c_str(), O_RDWR | O_CLOEXEC));
-      void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, own.get(), 0);
-      if (at != MAP_FAILED) mapped.push_back({static_cast<std::uint8_t*>(at), kBytes});
-    }
-  }
-  ~Segments() {
-    for (const auto& one : mapped) munmap(one.data(), one.size());
-  }
-  static constexpr std::size_t kBytes = sizeof(SegmentLayout);
-  std::vector<std::span<std::uint8_t>> mapped;
-};
 
 // Races with the devices on purpose, as a peer gone mad would.
 [[gnu::no_sanitize("thread")]] void scribble(std::span<std::uint8_t> segment, Random& random) {
