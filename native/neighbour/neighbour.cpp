@@ -72,7 +72,9 @@ bool Neighbour::has_room() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   writer_.look();
   settle();
-  return writer_.has_room() || writer_.is_broken();  // What goes into a broken ring is lost.
+  // What goes into a broken ring is lost.
+  waits_for_room_ = !writer_.has_room() && !writer_.is_broken();
+  return !waits_for_room_;
 }
 
 bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
@@ -270,6 +272,8 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
     if (reader_.consume(record.piece_count != 0)) wake();
   }
   settle();
+  // The adapter tries again behind this call, and says so if there is still none.
+  if (has_new_room()) waits_for_room_ = false;
   if (!unreadable_.empty()) {
     for (const Unreadable& one : std::exchange(unreadable_, {})) {
       adapter.payload_unreadable(one.qpn, one.packet, now_ns);

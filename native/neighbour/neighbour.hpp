@@ -58,7 +58,11 @@ class Neighbour final : public LocalPath {
   bool fetch(Adapter& adapter, std::uint64_t now_ns, int most);
   bool has_record() const { return reader_.has_record(); }
   bool has_lent() const { return !lent_.empty(); }
-  bool has_work() const { return has_record() || has_lent() || !unreadable_.empty(); }
+  // There may be room again for what has_room() refused.
+  bool has_new_room() const { return waits_for_room_ && writer_.has_news(); }
+  bool has_work() const {
+    return has_record() || has_lent() || !unreadable_.empty() || has_new_room();
+  }
   // From now on the peer wakes us, if barrier_for_all() follows, or a fence on its side.
   void wish_to_be_woken();
   // No barrier follows from now on.
@@ -111,6 +115,7 @@ class Neighbour final : public LocalPath {
   Meeting met_;
   RingWriter writer_;
   RingReader reader_;
+  bool waits_for_room_ = false;
   const bool own_process_;  // The peer is an adapter of this process.
   bool agreed_;
   AddressSpace& own_memory_;

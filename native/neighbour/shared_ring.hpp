@@ -93,6 +93,10 @@ class RingWriter {
   std::uint64_t produced() const { return place_.slots; }
   std::uint64_t consumed() const { return consumed_.slots; }
   void look();
+  // The reader has told since.
+  bool has_news() const {
+    return ring_.consumed_slots.load(std::memory_order_relaxed) != consumed_.slots;
+  }
   // What the word of the record that begin() gave last is when it is READY.
   std::uint32_t ready_word() const;
   // The reader is not what it should be.

@@ -61,6 +61,36 @@ TEST("neighbour: an unreliable payload is its sender's again once it has complet
   other.go();
 }
 
+// Nothing comes back from the peer of an unreliable connection, and who polls leaves the thread
+// nothing to do.
+TEST("neighbour: what polls look at tells that there is room again") {
+  Side sender(1);
+  Side other(2);
+  introduce(sender, other);
+  SendWr send;
+  send.send_flags = kSendSignaled;
+  send.sges = {sender.sge()};
+  const SendWr* const sends[] = {&send};
+  Completion completion;
+  const auto has_completed = [&] {
+    return sender.adapter.poll_cq(sender.cq, {&completion, 1}).value == 1;
+  };
+  std::size_t posted = 0;
+  do {
+    CHECK(sender.adapter.post_send(sender.qpn, sends, posted, kNow).ok());
+    CHECK(!sender.adapter.exchange(kNow));
+  } while (has_completed());
+  CHECK(!sender.neighbours->has_work());
+  while (other.neighbours->fetch(kNow)) continue;
+  CHECK(sender.neighbours->has_work());
+  static_cast<void>(sender.neighbours->fetch(kNow));
+  CHECK(!sender.adapter.exchange(kNow));
+  CHECK(has_completed());
+  CHECK(!sender.neighbours->has_work());
+  sender.go();
+  other.go();
+}
+
 // What went into its ring would be lost.
 TEST("neighbour: one that did not wait for an answer is sent nothing") {
   Side hasty(1);
