@@ -1,6 +1,7 @@
 #include "neighbour/shared_buffers.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 
 #include <utility>
 
@@ -46,7 +47,11 @@ std::uint64_t SharedBuffers::removals() const {
 
 // Never destroyed: buffers may go later than everything else.
 SharedBuffers& shared_buffers() {
-  static SharedBuffers* const table = new SharedBuffers;
+  static SharedBuffers* const table = [] {
+    const auto let_go = [] { shared_buffers().let_go(); };
+    pthread_atfork([] { shared_buffers().hold(); }, let_go, let_go);
+    return new SharedBuffers;
+  }();
   return *table;
 }
 

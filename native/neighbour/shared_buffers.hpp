@@ -28,6 +28,9 @@ class SharedBuffers {
   FileDescriptor descriptor(std::uint64_t number) const;
   // Changes with every removal.
   std::uint64_t removals() const;
+  // Around fork(): the child finds the table complete, and nobody at it.
+  void hold() { mutex_.lock(); }
+  void let_go() { mutex_.unlock(); }
 
  private:
   struct Entry {

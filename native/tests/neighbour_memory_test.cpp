@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "neighbour/lent_memories.hpp"
+#include "neighbour/shared_buffers.hpp"
 #include "tests/neighbour_pair.hpp"
 #include "uabi/process_memory.hpp"
 
@@ -152,6 +155,27 @@ TEST("neighbour memory: without its number the file alone is read, and nothing i
   CHECK(!space->copy_out(served.address, read));
   lent.remove(7);
   CHECK(lent.find(7) == nullptr);
+}
+
+// Threads of drivers look there for each payload that is long, and none of them is in the child.
+TEST("neighbour: a child of fork() can use the table of shared buffers") {
+  std::atomic<bool> stop{false};
+  std::thread looker([&] {
+    while (!stop.load()) static_cast<void>(shared_buffers().removals());
+  });
+  int status = 0;
+  for (int forks = 0; forks < 50 && status == 0; ++forks) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      static_cast<void>(shared_buffers().removals());
+      _exit(0);
+    }
+    waitpid(child, &status, 0);
+  }
+  stop.store(true);
+  looker.join();
+  CHECK_EQ(status, 0);
 }
 
 }  // namespace
