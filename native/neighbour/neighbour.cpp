@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,6 +60,9 @@ Neighbour::Neighbour(Meeting meeting)
   reader_.shared().reader_fetches.store(met_.readable ? 1 : 0);
   reader_.shared().reader_orders.store(met_.is_ordered ? 1 : 0);
 }
+
+// Children of fork() have copies of the socket, and would keep from the peer that we have gone.
+Neighbour::~Neighbour() { shutdown(met_.socket.get(), SHUT_RDWR); }
 
 // --- sending
 

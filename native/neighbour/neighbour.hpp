@@ -41,6 +41,7 @@ class Neighbour final : public LocalPath {
     bool counts_alike = false;  // Processes have the same numbers there.
   };
   explicit Neighbour(Meeting meeting);
+  ~Neighbour() override;
 
   const Gid& gid() const { return met_.peer; }
   int socket() const { return met_.socket.get(); }

@@ -76,14 +76,16 @@ bool Neighbourhood::listen() {
   listener_ = local_socket();
   sockaddr_un address;
   const socklen_t length = name_of(own_, address);
+  // A guest for whom there is no descriptor left is told of once, not again and again.
   return readiness_.is_open() && bell_.is_open() && listener_.is_open() &&
          bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-         ::listen(listener_.get(), kBacklog) == 0 && watch(listener_.get()) && watch(bell_.get());
+         ::listen(listener_.get(), kBacklog) == 0 && watch(listener_.get(), EPOLLET) &&
+         watch(bell_.get());
 }
 
-bool Neighbourhood::watch(int fd) {
+bool Neighbourhood::watch(int fd, std::uint32_t how) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = EPOLLIN | how;
   event.data.fd = fd;
   return fd < 0 || epoll_ctl(readiness_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }

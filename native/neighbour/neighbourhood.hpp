@@ -57,7 +57,7 @@ class Neighbourhood final : public LocalPaths {
  private:
   Neighbourhood(const Gid& own, ShortMutex& mutex, Adapter& adapter);
   bool listen();
-  bool watch(int fd);
+  bool watch(int fd, std::uint32_t how = 0);
   void accept_all();
   void answer(FileDescriptor socket);
   void settle_down(Neighbour::Meeting meeting);

@@ -1,4 +1,10 @@
 // A neighbour that sends something and goes.
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "tests/neighbour_sides.hpp"
@@ -45,6 +51,40 @@ TEST("neighbour: what one has sent before it went arrives") {
   while (other.neighbours->is_inhabited()) other.neighbours->serve();
   check_arrived(other);
   other.go();
+}
+
+// The child has copies of all descriptors, and may live long.
+TEST("neighbour: one that goes is seen to go though its process has forked meanwhile") {
+  Side leaver(1);
+  Side other(2);
+  introduce(leaver, other);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  leaver.go();
+  for (int times = 0; times < 100; ++times) other.neighbours->serve();
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(!other.neighbours->is_inhabited());
+  other.go();
+}
+
+// Its thread would try without end.
+TEST("neighbour: a guest for whom there is no descriptor keeps nobody awake") {
+  Side hasty(1);
+  Side full(2);
+  hasty.neighbours->meet(full.gid());
+  rlimit before{};
+  CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  full.neighbours->serve();
+  CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  pollfd ready{full.neighbours->ready_fd(), POLLIN, 0};
+  CHECK_EQ(poll(&ready, 1, 0), 0);
+  hasty.go();
+  full.go();
 }
 
 // Nobody tells the sender of an unreliable connection when its payload has been fetched.
