@@ -40,16 +40,19 @@ void take_into(std::vector<CqeTable::Posted>& taken, Hca& hca, std::uint64_t num
 // and receives of shared queues that it had taken.
 nb::list destroy_qp(Hca& hca, std::uint32_t qpn) {
   std::vector<std::uint64_t> vanished;
+  std::vector<std::uint64_t> polled;
   std::uint64_t gone_at = 0;
   demand(hca.call([&](Adapter& adapter) {
     gone_at = hca.posted_so_far;
     vanished = adapter.waiting_cqes(qpn);
     vanished.push_back(adapter.filling_cqe(qpn));
+    hca.batches.collect_polled(qpn, polled);
     return adapter.destroy_qp(qpn);
   }));
   hca.batches.destroyed(qpn);
-  std::vector<CqeTable::Posted> taken = hca.cqes.take_all({PostedTo::Kind::SEND, qpn}, gone_at);
-  std::ranges::move(hca.cqes.take_all({PostedTo::Kind::RECEIVE, qpn}, gone_at),
+  std::vector<CqeTable::Posted> taken =
+      hca.cqes.take_all({PostedTo::Kind::SEND, qpn}, gone_at, polled);
+  std::ranges::move(hca.cqes.take_all({PostedTo::Kind::RECEIVE, qpn}, gone_at, polled),
                     std::back_inserter(taken));
   for (const std::uint64_t number : vanished) take_into(taken, hca, number);
   return cqes_of(std::move(taken));

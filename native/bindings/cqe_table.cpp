@@ -1,5 +1,6 @@
 #include "bindings/cqe_table.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace softhca {
@@ -108,10 +109,12 @@ std::vector<std::uint64_t> CqeTable::numbers(PostedTo of, std::uint64_t gone_at)
   return found;
 }
 
-std::vector<CqeTable::Posted> CqeTable::take_all(PostedTo from, std::uint64_t gone_at) {
+std::vector<CqeTable::Posted> CqeTable::take_all(PostedTo from, std::uint64_t gone_at,
+                                                 std::span<const std::uint64_t> polled) {
   std::vector<Posted> taken;
   if (from.kind == PostedTo::Kind::SEND) all_signaled_.erase(from.number);
   for (const std::uint64_t number : numbers(from, gone_at)) {
+    if (std::ranges::find(polled, number) != polled.end()) continue;
     taken.push_back(release(static_cast<std::uint32_t>(number) - 1));
   }
   const auto queue = queues_.find(from.key());

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -47,8 +48,10 @@ class CqeTable {
   // Takes out what was not posted after all.
   void remove(std::uint64_t number);
   // Those of a queue that was destroyed after so many posts of the adapter, or reset. Not those
-  // that a thread is just posting: it learns itself whether it came too late.
-  std::vector<Posted> take_all(PostedTo from, std::uint64_t gone_at);
+  // that a thread is just posting: it learns itself whether it came too late. Nor the `polled`,
+  // whose completions a thread is about to take.
+  std::vector<Posted> take_all(PostedTo from, std::uint64_t gone_at,
+                               std::span<const std::uint64_t> polled = {});
   std::vector<std::uint64_t> numbers(PostedTo of, std::uint64_t gone_at);
   std::vector<Posted> take_everything();
   std::size_t size() const { return entries_.size() - free_.size(); }

@@ -41,7 +41,9 @@ Result<std::size_t> Hca::poll(std::uint32_t cq, std::span<Completion> out,
     idle_();
     return poll_waiting(cq, out);
   }
-  if (patience_ns == 0 && driver_->may_skip_wire()) return waiting;
+  // Nobody begins to close a device that is usable while we have the GIL.
+  if (patience_ns == 0 && is_usable() && driver_->may_skip_wire()) return waiting;
+  const PolledBatches::Room room(batches, out);
   const GilReleased released;
   const InUse in_use(*this);
   if (!in_use.status().ok()) return in_use.status();
@@ -72,6 +74,7 @@ Result<std::size_t> Hca::poll_waiting(std::uint32_t cq, std::span<Completion> ou
   } else if (const std::unique_lock lock(guarded_->mutex, std::try_to_lock); lock.owns_lock()) {
     return guarded_->adapter.poll_cq(cq, out);
   }
+  const PolledBatches::Room room(batches, out);
   const GilReleased released;
   const std::lock_guard lock(guarded_->mutex);
   return guarded_->adapter.poll_cq(cq, out);

@@ -53,6 +53,28 @@ class PolledBatches {
     std::list<PolledBatch*>::iterator at_;
   };
 
+  // Where one thread polls into without the GIL, for as long as it lives: until the thread has the
+  // GIL again, and takes what it has polled out of the table.
+  class Room {
+   public:
+    Room(PolledBatches& all, std::span<Completion> room) : all_(all) {
+      for (Completion& completion : room) completion.cqe = 0;
+      const std::lock_guard lock(all_.mutex_);
+      all_.rooms_.push_front(room);
+      at_ = all_.rooms_.begin();
+    }
+    ~Room() {
+      const std::lock_guard lock(all_.mutex_);
+      all_.rooms_.erase(at_);
+    }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+
+   private:
+    PolledBatches& all_;
+    std::list<std::span<const Completion>>::iterator at_;
+  };
+
   // With the GIL held.
   void destroyed(std::uint32_t qpn) {
     const std::lock_guard lock(mutex_);
@@ -68,11 +90,26 @@ class PolledBatches {
         if (completion.qpn == qpn && completion.cqe != 0) tokens.push_back(completion.cqe);
       }
     }
+    collect_from_rooms(qpn, tokens);
+  }
+  // The same without those that go to callbacks.
+  void collect_polled(std::uint32_t qpn, std::vector<std::uint64_t>& tokens) {
+    const std::lock_guard lock(mutex_);
+    collect_from_rooms(qpn, tokens);
   }
 
  private:
+  void collect_from_rooms(std::uint32_t qpn, std::vector<std::uint64_t>& tokens) const {
+    for (const std::span<const Completion> room : rooms_) {
+      for (const Completion& completion : room) {
+        if (completion.cqe != 0 && completion.qpn == qpn) tokens.push_back(completion.cqe);
+      }
+    }
+  }
+
   std::mutex mutex_;
   std::list<PolledBatch*> batches_;
+  std::list<std::span<const Completion>> rooms_;
 };
 
 }  // namespace softhca

@@ -125,3 +125,60 @@ def test_posting_while_the_device_is_closed() -> None:
         device.__exit__(None, None, None)
         poster.join()
         poster.check()
+
+
+class Asked(hca.Cqe):
+    """Knows whether it was told that nothing will come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_forgotten = False
+
+    def forgotten(self) -> None:
+        self.is_forgotten = True
+
+
+@pytest.mark.parametrize("ends_by", ["reset", "close"])
+def test_the_queue_pair_goes_while_others_poll(ends_by: str) -> None:
+    asked: list[Asked] = []
+    completed: dict[int, hca.Cqe | None] = {}
+    over = threading.Event()
+    with hca.open() as device:
+        pd, cq = device.alloc_pd(), device.create_cq(256)
+        mr = pd.reg_mr(bytearray(8))
+
+        def take() -> None:
+            while True:
+                last = over.is_set()
+                wcs = cq.poll()
+                completed.update((wc.wr_id, wc.cqe) for wc in wcs)
+                if last and not wcs:
+                    break
+
+        pollers = [threading.Thread(target=take) for _ in range(2)]
+        for poller in pollers:
+            poller.start()
+        near, far = (pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq) for _ in range(2))
+        for _ in range(5000):
+            near.connect(far.info())
+            far.connect(near.info())
+            for _ in range(4):
+                cqe = Asked()
+                write = hca.Write(
+                    mr[:], remote=mr.remote(), wr_id=len(asked), signaled=True, cqe=cqe
+                )
+                near.post_send(write)
+                asked.append(cqe)
+            if ends_by == "close":
+                near.close()
+                near = pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq)
+            else:
+                near.modify(qp_state=QPState.RESET)
+            far.modify(qp_state=QPState.RESET)
+        over.set()
+        for poller in pollers:
+            poller.join(PATIENCE_S)
+    # Each is told one thing: what came, or that nothing will.
+    for wr_id, cqe in enumerate(asked):
+        assert cqe.is_forgotten is (wr_id not in completed), wr_id
+        assert completed.get(wr_id, cqe) is cqe, wr_id
