@@ -75,6 +75,13 @@ std::size_t checked(const CompletionRecords& records, std::uint64_t count) {
   return count;
 }
 
+std::size_t checked_index(const CompletionRecords& records, std::uint64_t index) {
+  if (index >= records.room()) {
+    demand(refuse(EINVAL, "index", index, "is beyond the room for completions"));
+  }
+  return index;
+}
+
 void bind_records(nb::module_& module) {
   nb::class_<CompletionRecords>(module, "CompletionRecords", nb::type_slots(records_slots),
                                 "Room for completions as records.")
@@ -87,7 +94,7 @@ void bind_records(nb::module_& module) {
       .def(
           "completion",
           [](const CompletionRecords& self, std::uint64_t index, nb::type_object cls) {
-            return completion_object(cls, to_completion(self.at(checked(self, index + 1) - 1)), {});
+            return completion_object(cls, to_completion(self.at(checked_index(self, index))), {});
           },
           nb::arg("index"), nb::arg("cls"),
           nb::sig("def completion(self, index: int, cls: type[C]) -> C"))
@@ -114,8 +121,8 @@ void bind_records(nb::module_& module) {
         const Completion* const found = find_completion(completion);
         if (found == nullptr) throw nb::type_error("completion must be a Completion");
         const CompletionRecord record = to_record(*found);
-        checked(into, index + 1);
-        std::memcpy(into.data() + index * sizeof record, &record, sizeof record);
+        std::memcpy(into.data() + checked_index(into, index) * sizeof record, &record,
+                    sizeof record);
       },
       nb::arg("completion"), nb::arg("into"), nb::arg("index"),
       nb::sig("def store_completion(completion: Completion, into: CompletionRecords, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -84,6 +85,15 @@ def test_a_completion_buffer_shows_what_came_last(pair: Pair) -> None:
         buffer[-1]
     assert "count=5: is above the room" in str(refused(lambda: buffer.wr_ids(5)))
     assert "count=5: is above the room" in str(refused(lambda: buffer.first_error(5)))
+    for call in (buffer.wr_ids, buffer.first_error):
+        assert "count=-1: must be 0 to" in str(refused(functools.partial(call, -1)))
+        with pytest.raises(TypeError, match="count must be an integer, not str"):
+            call("1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="index must be an integer, not float"):
+        buffer[0.5]  # type: ignore[index]
+    for index in (4, (1 << 64) - 1):
+        beyond = functools.partial(buffer.completion, index, hca.WC)
+        assert f"index={index}: is beyond the room" in str(refused(beyond))
 
 
 def test_a_completion_buffer_keeps_the_array_that_it_fills(pair: Pair) -> None:

@@ -419,3 +419,16 @@ def test_an_address_handle_of_another_device(host: Host) -> None:
         foreign.close()
     host.device.adapter.next_packet(0)
     assert [wc.wr_id for wc in host.cq.poll()] == [1]
+
+
+@pytest.mark.parametrize("wrong", ["1", b"", 1.5, [], object()])
+def test_what_is_no_integer_is_refused_by_name(host: Host, wrong: Any) -> None:
+    far = host.mr.remote()
+    for call, argument in (
+        (lambda: host.mr[wrong:], "start"),
+        (lambda: host.mr[:wrong], "stop"),
+        (lambda: far[wrong:], "start"),
+        (lambda: hca.FetchAdd(host.mr[:8], remote=far, add=wrong), "add"),
+    ):
+        with pytest.raises(TypeError, match=f"{argument} must be an integer"):
+            call()

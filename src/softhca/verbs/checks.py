@@ -11,6 +11,14 @@ from softhca.verbs.errors import VerbsError
 T = TypeVar("T")
 
 
+def integer(argument: str, value: SupportsIndex) -> int:
+    """Returns `value` as an integer; TypeError with the argument's name if it is none."""
+    try:
+        return index(value)
+    except TypeError:
+        raise TypeError(f"{argument} must be an integer, not {type(value).__name__}") from None
+
+
 def unsigned(argument: str, value: SupportsIndex, bits: int, most: int | None = None) -> int:
     """Returns `value` as an integer of `bits` bits.
 

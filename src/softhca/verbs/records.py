@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, SupportsIndex, TypeAlias
 
 from softhca import _adapter
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import integer, unsigned
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.wc import WC
 from softhca.verbs.wr import Recv
@@ -182,9 +182,18 @@ class CompletionBuffer(_adapter.CompletionRecords):
 
     def __getitem__(self, index: int) -> WC:
         """Makes a `WC` of a record; its `cqe` is None."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"record {index} of {len(self)}")
-        return self.completion(index, WC)
+        number = integer("index", index)
+        if not 0 <= number < len(self):
+            raise IndexError(f"record {number} of {len(self)}")
+        return self.completion(number, WC)
+
+    def wr_ids(self, count: int) -> list[int]:
+        """The `wr_id` of the first `count` records; EINVAL if there are not so many."""
+        return super().wr_ids(unsigned("count", count, 64))
+
+    def first_error(self, count: int) -> int:
+        """Index of the first of `count` records that did not succeed; -1 if all did."""
+        return super().first_error(unsigned("count", count, 64))
 
     def __repr__(self) -> str:
         return f"<CompletionBuffer of {len(self)}>"

@@ -6,7 +6,7 @@ import errno
 import struct
 from dataclasses import dataclass
 
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import integer, unsigned
 from softhca.verbs.errors import VerbsError
 
 # Address, length, rkey: 20 bytes, big-endian as the wire is.
@@ -23,8 +23,8 @@ def bounds_of(part: slice, length: int) -> tuple[int, int]:
         raise TypeError(f"take a slice, such as [0:{length}], not [{part!r}]")
     if part.step not in (None, 1):
         raise VerbsError(errno.EINVAL, "step", part.step, "must be 1: a range is contiguous")
-    start = 0 if part.start is None else _resolved(part.start, length)
-    stop = length if part.stop is None else _resolved(part.stop, length)
+    start = 0 if part.start is None else _resolved("start", part.start, length)
+    stop = length if part.stop is None else _resolved("stop", part.stop, length)
     if not 0 <= start <= length:
         raise VerbsError(errno.EINVAL, "start", part.start, f"must lie within {length} bytes")
     if not start <= stop <= length:
@@ -32,8 +32,9 @@ def bounds_of(part: slice, length: int) -> tuple[int, int]:
     return start, stop
 
 
-def _resolved(position: int, length: int) -> int:
-    return position + length if position < 0 else position
+def _resolved(argument: str, position: int, length: int) -> int:
+    number = position if type(position) is int else integer(argument, position)
+    return number + length if number < 0 else number
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from softhca import _adapter
 from softhca.completion.cqe import Cqe
-from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.checks import instance, integer, unsigned
 from softhca.verbs.enums import SendFlags, WrOpcode
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.mr import MR, Sge
@@ -318,7 +318,9 @@ class FetchAdd(SendRequest):
         add: int,
         **options: Unpack[Options],
     ) -> None:
-        addend = add + (1 << 64) if -(1 << 63) <= add < 0 else add
+        addend = integer("add", add)
+        if -(1 << 63) <= addend < 0:
+            addend += 1 << 64
         opcode = WrOpcode.ATOMIC_FETCH_AND_ADD
         super().__init__(opcode, buffers, remote=remote, operands={"add": addend}, **options)
 
