@@ -213,7 +213,7 @@ void Neighbour::settle_lent() {
   while (!lent_.empty() && lent_.front().end <= writer_.consumed()) {
     Lent& done = lent_.front();
     const bool unread = done.state() == RecordState::UNREADABLE;
-    if (unread && !done.taken_back) unreadable_.push_back({done.qpn, done.packet});
+    if (unread && !done.taken_back && !done.is_over) unreadable_.push_back({done.qpn, done.packet});
     lent_.pop_front();
   }
 }
@@ -247,17 +247,20 @@ bool Neighbour::peer_is_gone() const {
 
 void Neighbour::recall(std::uint32_t qpn) {
   settle();
+  // Whoever has the queue pair next is not to hear of it.
+  std::erase_if(unreadable_, [qpn](const Unreadable& one) { return one.qpn == qpn; });
   for (Lent& lent : lent_) {
-    if (lent.qpn == qpn) static_cast<void>(take_back(lent));
+    if (lent.qpn != qpn) continue;
+    static_cast<void>(take_back(lent));
+    lent.is_over = true;
   }
-  // Nor what came of them until now.
-  std::erase_if(unreadable_, [=](const Unreadable& one) { return one.qpn == qpn; });
 }
 
 void Neighbour::revoke(std::uint32_t key_index) {
   settle();
   for (Lent& lent : lent_) {
-    if (std::ranges::find(lent.keys, key_index) != lent.keys.end() && take_back(lent)) {
+    if (std::ranges::find(lent.keys, key_index) != lent.keys.end() && take_back(lent) &&
+        !lent.is_over) {
       unreadable_.push_back({lent.qpn, lent.packet});
     }
   }

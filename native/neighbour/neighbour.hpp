@@ -89,6 +89,7 @@ class Neighbour final : public LocalPath {
     Packet packet;                    // Without its payload.
     std::vector<std::uint32_t> keys;  // Indices.
     bool taken_back = false;
+    bool is_over = false;  // Its queue pair has failed, or begins anew.
 
     RecordState state() const { return static_cast<RecordState>(slot->word.load() & 0xff); }
   };

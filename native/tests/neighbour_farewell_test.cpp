@@ -104,8 +104,8 @@ TEST("neighbour: an unreliable payload is its sender's again once it has complet
 // Nothing comes back from the peer of an unreliable connection, and who polls leaves the thread
 // nothing to do.
 TEST("neighbour: what polls look at tells that there is room again") {
-  Side sender(1);
-  Side other(2);
+  Side sender(1, QpType::UC);
+  Side other(2, QpType::UC);
   introduce(sender, other);
   SendWr send;
   send.send_flags = kSendSignaled;
