@@ -7,6 +7,7 @@
 #include <list>
 #include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "queue/completion.hpp"
@@ -57,22 +58,26 @@ class PolledBatches {
   // GIL again, and takes what it has polled out of the table.
   class Room {
    public:
-    Room(PolledBatches& all, std::span<Completion> room) : all_(all) {
+    Room(PolledBatches& all, std::span<Completion> room) : all_(all), room_(room) {
       for (Completion& completion : room) completion.cqe = 0;
       const std::lock_guard lock(all_.mutex_);
-      all_.rooms_.push_front(room);
-      at_ = all_.rooms_.begin();
+      after_ = std::exchange(all_.rooms_, this);
+      if (after_ != nullptr) after_->before_ = this;
     }
     ~Room() {
       const std::lock_guard lock(all_.mutex_);
-      all_.rooms_.erase(at_);
+      (before_ != nullptr ? before_->after_ : all_.rooms_) = after_;
+      if (after_ != nullptr) after_->before_ = before_;
     }
     Room(const Room&) = delete;
     Room& operator=(const Room&) = delete;
 
    private:
+    friend class PolledBatches;
     PolledBatches& all_;
-    std::list<std::span<const Completion>>::iterator at_;
+    const std::span<const Completion> room_;
+    Room* before_ = nullptr;
+    Room* after_ = nullptr;
   };
 
   // With the GIL held.
@@ -100,8 +105,8 @@ class PolledBatches {
 
  private:
   void collect_from_rooms(std::uint32_t qpn, std::vector<std::uint64_t>& tokens) const {
-    for (const std::span<const Completion> room : rooms_) {
-      for (const Completion& completion : room) {
+    for (const Room* one = rooms_; one != nullptr; one = one->after_) {
+      for (const Completion& completion : one->room_) {
         if (completion.cqe != 0 && completion.qpn == qpn) tokens.push_back(completion.cqe);
       }
     }
@@ -109,7 +114,7 @@ class PolledBatches {
 
   std::mutex mutex_;
   std::list<PolledBatch*> batches_;
-  std::list<std::span<const Completion>> rooms_;
+  Room* rooms_ = nullptr;  // The first one.
 };
 
 }  // namespace softhca
