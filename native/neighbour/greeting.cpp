@@ -10,7 +10,7 @@
 namespace softhca {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x736f66746863'0003;  // Changes with messages and rings.
+constexpr std::uint64_t kMagic = 0x736f66746863'0004;  // Changes with messages and rings.
 constexpr std::size_t kMaxDescriptors = 2;
 
 }  // namespace

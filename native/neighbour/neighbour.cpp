@@ -212,7 +212,10 @@ void Neighbour::settle_lent() {
   writer_.look();
   while (!lent_.empty() && lent_.front().end <= writer_.consumed()) {
     Lent& done = lent_.front();
-    const bool unread = done.state() == RecordState::UNREADABLE;
+    // To look at the record costs as much as its way here did.
+    const bool unread =
+        unreadable_found_ != writer_.unreadable() && done.state() == RecordState::UNREADABLE;
+    unreadable_found_ += unread ? 1 : 0;
     if (unread && !done.taken_back && !done.is_over) unreadable_.push_back({done.qpn, done.packet});
     lent_.pop_front();
   }
@@ -270,14 +273,18 @@ void Neighbour::revoke(std::uint32_t key_index) {
 
 bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
   int taken = 0;
+  bool borrowed = false;
   fetched_bytes_ = 0;
   for (; taken < most && fetched_bytes_ < kFetchBytes; ++taken) {
     const RingRecord record = reader_.peek();
     if (record.slot == nullptr) break;
     take(adapter, record, now_ns);
-    // Who has lent something waits until it has it back.
-    if (reader_.consume(record.piece_count != 0)) wake();
+    borrowed |= record.piece_count != 0;
+    if (reader_.consume()) wake();
   }
+  // Who has lent something waits until it has it back. A fence for each would wait for all that was
+  // copied.
+  if (borrowed && reader_.tell()) wake();
   settle();
   // The adapter tries again behind this call, and says so if there is still none.
   if (has_new_room()) waits_for_room_ = false;
@@ -340,7 +347,7 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
     read = packet.pieces_bytes <= kLocalPacketBytes &&
            adapter.receive_local(from_peer_, packet, now_ns);
   }
-  if (!read) word.store(lap | raw(RecordState::UNREADABLE));
+  if (!read) reader_.call_unreadable(record);
 }
 
 // Where the pieces of a payload are, seen from here. Messages that were not heard yet may tell of

@@ -126,6 +126,7 @@ class Neighbour final : public LocalPath {
   LentMemories memories_;
   std::deque<Lent> lent_;
   std::vector<Unreadable> unreadable_;
+  std::uint32_t unreadable_found_ = 0;  // Of those that the peer has counted.
   Route from_peer_;
   Packet incoming_;  // The packet that is being taken, and its pieces.
   std::vector<MemoryPiece> pieces_;

@@ -103,12 +103,20 @@ RingRecord RingReader::peek() {
   return record;
 }
 
-bool RingReader::consume(bool at_once) {
+bool RingReader::consume() {
   place_ = behind_;
-  if (!at_once && place_.slots - told_.slots < kSlots / kTellPart &&
-      place_.body - told_.body < kBodyBytes / kTellPart) {
-    return false;
-  }
+  const bool is_much = place_.slots - told_.slots >= kSlots / kTellPart ||
+                       place_.body - told_.body >= kBodyBytes / kTellPart;
+  return is_much && tell();
+}
+
+// The writer adds it up with the records that it hears are consumed.
+void RingReader::call_unreadable(const RingRecord& record) {
+  record.slot->word.store(place_.lap_bits() | raw(RecordState::UNREADABLE));
+  ring_.unreadable.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool RingReader::tell() {
   told_ = place_;
   ring_.consumed_bytes.store(place_.body, std::memory_order_release);
   ring_.consumed_slots.store(place_.slots, std::memory_order_release);

@@ -45,7 +45,8 @@ static_assert(sizeof(SharedSlot) == kCellBytes && std::atomic<std::uint32_t>::is
 
 struct RingShared {
   alignas(kCellBytes) std::atomic<std::uint64_t> consumed_slots;
-  std::atomic<std::uint64_t> consumed_bytes;                     // Of the body.
+  std::atomic<std::uint64_t> consumed_bytes;  // Of the body.
+  std::atomic<std::uint32_t> unreadable;      // Records that were, of those consumed and some more.
   alignas(kCellBytes) std::atomic<std::uint32_t> reader_asleep;  // It wants to be woken.
   std::atomic<std::uint32_t> reader_fetches;  // It can fetch payloads that are left in place.
   std::atomic<std::uint32_t> reader_orders;   // It asks for a barrier before it sleeps.
@@ -93,6 +94,8 @@ class RingWriter {
   std::uint64_t produced() const { return place_.slots; }
   std::uint64_t consumed() const { return consumed_.slots; }
   void look();
+  // Of the records that the reader is through with, how many it called unreadable.
+  std::uint32_t unreadable() const { return ring_.unreadable.load(std::memory_order_relaxed); }
   // The reader has told since.
   bool has_news() const {
     return ring_.consumed_slots.load(std::memory_order_relaxed) != consumed_.slots;
@@ -125,9 +128,12 @@ class RingReader {
 
   // The next record, its lengths copied out and checked; none if there is none.
   RingRecord peek();
-  // Done with the record that peek() gave. `at_once`: the writer waits to hear of it. True: it
-  // waits for the room.
-  bool consume(bool at_once);
+  // Done with the record that peek() gave. The writer hears of it now and then, or with tell().
+  // True: it waits for the room.
+  bool consume();
+  bool tell();
+  // What the record that peek() gave refers to is not there.
+  void call_unreadable(const RingRecord& record);
   bool has_record() const {
     const SharedSlot& next = ring_.slots[place_.slots % kSlots];
     return (next.word.load(std::memory_order_acquire) & ~0xffu) == place_.lap_bits();
