@@ -152,6 +152,8 @@ std::size_t CompletionWork::promising(Clock::time_point now, Clock::time_point& 
 
 CompletionWork::Job CompletionWork::start(std::uint32_t cq) {
   ready_.pop_front();
+  // Who was told of another one may have been this thread, which was waiting out its patience.
+  if (!ready_.empty()) ready_changed_.notify_one();
   queues_[cq] = Stage::RUNNING;
   active_.push_back({Clock::now(), cq, this_thread()});
   wait_graph().has({this, cq});

@@ -162,6 +162,7 @@ class Driver {
   void note_fruitful_poll();
   bool waits_for_neighbours();
   bool caller_is_polling();
+  void glance();
   void step_aside(std::uint64_t wait_ns);
   void sleep_until_ready();
   bool neighbours_are_quiet();

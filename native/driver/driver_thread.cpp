@@ -27,6 +27,8 @@ constexpr std::uint64_t kLingerForBorrowersNs = 500'000;
 constexpr int kShortSleeps = 3;
 // Acknowledgements that waited for a caller who did not come back: the next ones do not wait.
 constexpr std::uint64_t kImpatientNs = 10'000'000;
+// Of rounds without a rest, one in so many looks at what else may have happened.
+constexpr unsigned kRoundsPerGlance = 64;
 // A thread whose descriptors were closed under it cannot be woken any more.
 constexpr long kLookAgainNs = 10'000'000;
 
@@ -46,7 +48,8 @@ void Driver::run() {
   heed_address();  // It may have changed before changes were told.
   std::uint64_t aside_ns = kMinAsideNs;
   bool lingering = false;
-  while (!stopping_.load()) {
+  for (unsigned rounds = 1; !stopping_.load(); ++rounds) {
+    if (rounds % kRoundsPerGlance == 0) glance();
     if (caller_is_polling()) {
       step_aside(aside_ns);
       aside_ns = std::min(aside_ns * 2, kMaxAsideNs);
@@ -74,6 +77,16 @@ void Driver::run() {
         break;
     }
   }
+}
+
+// Those who greet or have gone are not kept waiting by others who never pause.
+void Driver::glance() {
+  if (descriptors_lost_) return;
+  pollfd looked[] = {{address_monitor_.fd(), POLLIN, 0},
+                     {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0}};
+  if (::poll(looked, 2, 0) <= 0) return;
+  heed_address_if(looked[0].revents);
+  if ((looked[1].revents & POLLIN) != 0) neighbourhood_->serve();
 }
 
 void Driver::step_aside(std::uint64_t wait_ns) {

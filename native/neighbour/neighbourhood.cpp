@@ -1,5 +1,6 @@
 #include "neighbour/neighbourhood.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -174,7 +175,12 @@ void Neighbourhood::answer(FileDescriptor socket) {
   NeighbourMessage message;
   std::vector<FileDescriptor> fds;
   Neighbour::Meeting meeting;
-  if (receive_message(socket.get(), message, fds) != 0 || message.kind != MessageKind::HELLO ||
+  const int error = receive_message(socket.get(), message, fds);
+  if (error == EAGAIN) {  // It was about another one, whose descriptor had this number.
+    guests_.push_back(std::move(socket));
+    return;
+  }
+  if (error != 0 || message.kind != MessageKind::HELLO ||
       message.segment_bytes != sizeof(SegmentLayout) || fds.size() != 2 || message.gid == own_ ||
       !peer_process(socket.get(), meeting.pid)) {
     return;
@@ -185,11 +191,13 @@ void Neighbourhood::answer(FileDescriptor socket) {
   meeting.bell = std::move(fds[1]);
   meeting.readable = can_read(meeting.pid, message);
   meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);
-  const int asked = socket.get();
+  // Somebody else may find that the neighbour is none, and close its socket.
+  const FileDescriptor asked(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+  if (!asked.is_open()) return;
   meeting.socket = std::move(socket);
   // Known here before the peer may send.
   settle_down(std::move(meeting));
-  static_cast<void>(send_message(asked, card(MessageKind::WELCOME), {bell_.get()}));
+  static_cast<void>(send_message(asked.get(), card(MessageKind::WELCOME), {bell_.get()}));
 }
 
 void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
