@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 
 import pytest
 
@@ -45,3 +47,47 @@ def test_a_receiver_may_end_at_once(end: str, link: str) -> None:
             assert pair.completion(pair.b).status is hca.WcStatus.SUCCESS
             ENDS[end](b)
         assert pair.completion(pair.a).status is hca.WcStatus.SUCCESS
+
+
+_kept: list[object] = []
+
+
+def _receive_and_end(pipe: Connection) -> None:
+    host = Host(hca.open(link="udp"))
+    qp = host.qp()
+    _kept.extend((host, qp))
+    pipe.send(qp.info())
+    qp.connect(pipe.recv())
+    pair = Pair(host, host, None)
+    send = hca.Send(host.mr[:64], signaled=True)
+    qp.post_recv([hca.Recv(host.mr[:64])] * 4)
+    pipe.send(None)
+    for _ in range(ROUNDS):
+        pair.completion(host)
+        qp.post_recv(hca.Recv(host.mr[:64]))
+        qp.post_send(send)
+        pair.completion(host)
+    pair.completion(host)
+
+
+def test_a_worker_that_keeps_its_device_may_end_at_once() -> None:
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe()
+    worker = context.Process(target=_receive_and_end, args=(there,))
+    worker.start()
+    with hca.open(link="udp") as device:
+        host = Host(device)
+        qp = host.qp()
+        qp.connect(here.recv())
+        here.send(qp.info())
+        here.recv()
+        pair = Pair(host, host, None)
+        send = hca.Send(host.mr[:64], signaled=True)
+        for _ in range(ROUNDS):
+            qp.post_recv(hca.Recv(host.mr[:64]))
+            qp.post_send(send)
+            pair.completions(host, 2)
+        qp.post_send(send)
+        assert pair.completion(host).status is hca.WcStatus.SUCCESS
+    worker.join()
+    assert worker.exitcode == 0

@@ -26,6 +26,7 @@ from softhca.verbs.events import AsyncEvent, AsyncEvents, take_event, wait_for_e
 from softhca.verbs.gid import GID
 from softhca.verbs.lifetime import VerbsObject, alive
 from softhca.verbs.pd import PD
+from softhca.verbs.process_end import at_end_of_worker
 from softhca.verbs.wc import WC
 from softhca.verbs.world import World
 from softhca.verbs.xrcd import XRCD
@@ -103,6 +104,7 @@ class Device(VerbsObject):
         self._world = world  # Of a simulated device: the fabric it is in.
         super().__init__(hca)
         _open_devices.add(self)
+        at_end_of_worker(_close_all)
 
     def _destroy(self) -> None:
         for cq in self._cq_pool.take_all():
