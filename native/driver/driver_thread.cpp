@@ -51,8 +51,11 @@ void Driver::run() {
   for (unsigned rounds = 1; !stopping_.load(); ++rounds) {
     if (rounds % kRoundsPerGlance == 0) glance();
     if (caller_is_polling()) {
+      const std::uint64_t last_ns = last_poll_ns_.load();
       step_aside(aside_ns);
       aside_ns = std::min(aside_ns * 2, kMaxAsideNs);
+      // A caller who finds something at each poll looks at nothing else, and releases nothing.
+      if (last_poll_ns_.load() == last_ns) progress(kTransmit | kReceive, kThreadRounds, false);
       continue;
     }
     aside_ns = kMinAsideNs;
