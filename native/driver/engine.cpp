@@ -61,9 +61,14 @@ bool Engine::round(bool receive, bool transmit, bool patient) {
   // A poll that finds nothing new leaves the adapter, and its lock, alone.
   const bool lost = wire_->failure() != 0 && !told_lost_;
   const bool releases = holds_acks_ && (!patient || (receive && !arrived));
-  if (!arrived && !transmit && !lost && now_ns < adapter_deadline_ns_ && !wire_->blocked() &&
-      !more_locally_ && !releases && !filled_full_)
+  const bool blocked = wire_->blocked() || loopback_->blocked();
+  if (!arrived && !transmit && !lost && now_ns < adapter_deadline_ns_ && !blocked &&
+      !more_locally_ && !releases && !filled_full_) {
+    // What came may have been delayed or held back.
+    note_promises(now_ns);
+    tell_links(now_ns);
     return false;
+  }
   const bool was_stuck = to_wire_.taken < to_wire_.count;
   run_adapter(now_ns, patient && !releases);
   capture_incoming(from_wire_);
@@ -74,8 +79,9 @@ bool Engine::round(bool receive, bool transmit, bool patient) {
   tell_links(now_ns);
   if (wire_->failure() != 0 && !told_lost_) return true;
   if (more_locally_) return true;
+  if (to_loopback_.count > 0 || from_loopback_.count > 0) return true;
   // Who is patient has something else to do than to look whether more has come.
-  if (to_loopback_.count > 0 || from_wire_.count >= (patient ? kLinkBatch : 1)) return true;
+  if (from_wire_.count >= (patient ? kLinkBatch : 1)) return true;
   return (was_stuck || filled_full_) && !wire_->blocked();
 }
 

@@ -1,0 +1,168 @@
+// Rounds of an engine whose links delay, double and hold back, one call after the other.
+#include <array>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "driver/clock.hpp"
+#include "driver/engine.hpp"
+#include "link/fault_link.hpp"
+#include "link/scripted_link.hpp"
+#include "tests/check.hpp"
+
+namespace softhca {
+namespace {
+
+const Gid kOwn = Gid::from_ipv4(std::array<std::uint8_t, 4>{127, 0, 0, 8}.data());
+
+AdapterConfig own_config() {
+  AdapterConfig config;
+  config.gids = {kOwn};
+  config.udp_source_ports = {0xc000};
+  return config;
+}
+
+// A wire that brings what it is told to.
+class ToldLink final : public Link {
+ public:
+  std::size_t send(std::span<const Datagram> datagrams) override { return datagrams.size(); }
+  std::size_t receive(std::span<Datagram> datagrams) override {
+    if (bytes.empty()) return 0;
+    lent_ = std::exchange(bytes, {});
+    datagrams[0] = {route, lent_};
+    return 1;
+  }
+  LinkError join_group(const Gid&) override { return {}; }
+  LinkError leave_group(const Gid&) override { return {}; }
+
+  Route route;
+  std::vector<std::uint8_t> bytes;
+
+ private:
+  std::vector<std::uint8_t> lent_;
+};
+
+// Two UC queue pairs of one adapter: one that misses a packet does not hear of it again.
+struct Scene {
+  std::shared_ptr<GuardedAdapter> guarded = std::make_shared<GuardedAdapter>(own_config());
+  Adapter& adapter = guarded->adapter;
+  EventBell bell;
+  SinkTable sinks;
+  Engine engine;
+  std::uint32_t cq = 0, from = 0, to = 0;
+
+  Scene(std::unique_ptr<Link> wire, std::unique_ptr<Link> loopback)
+      : engine(guarded, std::move(wire), std::move(loopback), Capture(), bell, sinks) {
+    CHECK_EQ(bell.open(), 0);
+    QpInit init;
+    init.type = QpType::UC;
+    init.pd = adapter.alloc_pd().value;
+    cq = init.send_cq = init.recv_cq = adapter.create_cq(256).value;
+    init.cap = {64, 256, 1, 1, 0};
+    from = adapter.create_qp(init).value;
+    to = adapter.create_qp(init).value;
+    connect(from, to);
+    connect(to, from);
+  }
+
+  void connect(std::uint32_t qpn, std::uint32_t peer) {
+    QpAttr attr;
+    attr.path_mtu = 5;
+    attr.dest_qp_num = peer;
+    attr.ah_attr.dgid = kOwn;
+    const auto modify = [&](QpState state, std::uint32_t mask) {
+      attr.qp_state = state;
+      CHECK(adapter.modify_qp(qpn, attr, mask, monotonic_ns()).ok());
+    };
+    modify(QpState::INIT, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags);
+    modify(QpState::RTR, kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn);
+    modify(QpState::RTS, kQpState | kQpSqPsn);
+  }
+
+  // Each of them arrives so many times.
+  void post(std::size_t messages, std::size_t times = 1) {
+    const RecvWr recv;
+    const SendWr send;
+    const RecvWr* receives[] = {&recv};
+    const SendWr* sends[] = {&send};
+    std::size_t posted = 0;
+    for (std::size_t i = 0; i < messages * times; ++i) {
+      CHECK(adapter.post_recv(to, receives, posted, monotonic_ns()).ok());
+    }
+    for (std::size_t i = 0; i < messages; ++i) {
+      CHECK(adapter.post_send(from, sends, posted, monotonic_ns()).ok());
+    }
+  }
+  std::size_t taken() {
+    std::array<Completion, 256> out;
+    return adapter.poll_cq(cq, out).value;
+  }
+  void run() {
+    while (engine.round(true, true, false)) {
+    }
+  }
+};
+
+// Rounds as callers have them who poll and find nothing. True: something came.
+bool polls_bring_something(Scene& scene) {
+  const std::uint64_t until_ns = monotonic_ns() + 100'000'000;
+  while (monotonic_ns() < until_ns) {
+    static_cast<void>(scene.engine.round(true, false, true));
+    if (scene.taken() > 0) return true;
+  }
+  return false;
+}
+
+std::shared_ptr<SharedFaults> delay_of(std::uint64_t delay_ns) {
+  FaultRule rule;
+  rule.action = FaultAction::DELAY;
+  rule.delay_ns = delay_ns;
+  rule.match.direction = 1;
+  auto rules = std::make_shared<SharedFaults>();
+  rules->rules.add(std::move(rule));
+  return rules;
+}
+
+TEST("engine: what was delayed on its way to the own address leaves at a poll") {
+  const FindAddressee nobody = [](std::uint32_t, Addressee&) { return false; };
+  Scene scene(std::make_unique<ToldLink>(),
+              std::make_unique<ScriptedLink>(std::make_unique<LoopbackLink>(), delay_of(1'000'000),
+                                             nobody));
+  scene.post(1);
+  scene.run();
+  CHECK_EQ(scene.taken(), std::size_t{0});
+  CHECK(polls_bring_something(scene));
+}
+
+TEST("engine: what was doubled on its way to the own address arrives without another call") {
+  constexpr std::size_t kMessages = 60;
+  FaultSettings doubled;
+  doubled.send = doubled.receive = {.duplicate = 1};
+  Scene scene(std::make_unique<ToldLink>(),
+              std::make_unique<FaultLink>(std::make_unique<LoopbackLink>(), doubled));
+  scene.post(kMessages, 4);
+  scene.run();
+  CHECK_EQ(scene.taken(), 4 * kMessages);
+}
+
+TEST("engine: what nothing overtakes is let go at a poll") {
+  // A packet of the one queue pair to the other, which comes from the wire for once.
+  FaultSettings disordered;
+  disordered.receive = {.reorder = 1};
+  auto told = std::make_unique<ToldLink>();
+  ToldLink& wire = *told;
+  Scene scene(std::make_unique<FaultLink>(std::move(told), disordered),
+              std::make_unique<LoopbackLink>());
+  scene.post(1);
+  std::vector<std::uint8_t> buffer(kDatagramBufferBytes);
+  OutgoingPacket packet;
+  CHECK(scene.adapter.next_packet(buffer, packet, monotonic_ns()));
+  scene.run();
+  CHECK_EQ(scene.taken(), std::size_t{0});
+  wire.route = packet.route;
+  wire.bytes.assign(packet.datagram.begin(), packet.datagram.end());
+  CHECK(polls_bring_something(scene));
+}
+
+}  // namespace
+}  // namespace softhca
