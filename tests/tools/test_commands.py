@@ -186,6 +186,25 @@ def test_a_server_that_is_not_there(run_json: RunJson) -> None:
     assert f"TCP port {port}" in out["error"]
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example", "\udcff"])
+def test_a_server_whose_name_is_none(run_json: RunJson, host: str) -> None:
+    status, out = run_json("pingpong", host)
+    assert status == 2
+    assert "no name of a host" in out["error"]
+
+
+@pytest.mark.parametrize("option", ["--address", "--capture"])
+def test_names_that_are_no_text_are_refused(run_json: RunJson, option: str) -> None:
+    status, out = run_json("pingpong", "--self", "--iters", 1, option, "\udcff")
+    assert status == 1
+    assert "must be UTF-8" in out["error"]
+
+
+def test_a_command_whose_output_nobody_wants_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["devinfo"]) == 0
+
+
 @contextlib.contextmanager
 def server(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A server process, and the TCP port that it waits on."""

@@ -319,6 +319,14 @@ def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert "No such file" in capsys.readouterr().err
 
 
+def test_standard_input_that_is_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["dump", "-"]) == 2
+    assert "standard input is closed" in capsys.readouterr().err
+
+
 def shared_captures() -> Iterator[Path]:
     """The captures of Linux's own traffic, where they are at hand."""
     top = Path(__file__).resolve().parents[2]

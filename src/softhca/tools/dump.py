@@ -92,6 +92,8 @@ _JSON_FIELDS = {
 @contextmanager
 def _opened(path: str) -> Iterator[BufferedReader]:
     if path == "-":
+        if sys.stdin is None:
+            raise CommandError("standard input is closed")
         yield cast(BufferedReader, sys.stdin.buffer)
         return
     with ExitStack() as stack:

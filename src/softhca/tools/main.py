@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = make_parser().parse_args(arguments)
     try:
         status: int = args.run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # It is closed.
+            sys.stdout.flush()
     except CommandError as error:
         return _report(args, str(error), error.status)
     except KeyboardInterrupt:

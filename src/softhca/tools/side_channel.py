@@ -46,6 +46,8 @@ class SideChannel:
             raise CommandError(
                 f"cannot reach a server at {host}, TCP port {port}: {error.strerror or error}"
             ) from None
+        except UnicodeError:
+            raise CommandError(f"{host!r} is no name of a host") from None
         connection.settimeout(None)
         return cls(connection)
 

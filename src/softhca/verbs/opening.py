@@ -68,6 +68,14 @@ def _stays_off_sockets(link: str | None) -> bool:
     return link == "auto"
 
 
+def _utf8(name: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise VerbsError(errno.EINVAL, name, text, "must be UTF-8") from None
+    return text
+
+
 @runtime_checkable
 class FaultWords(Protocol):
     """What `open` asks of `softhca.testing.LinkFaults`."""
@@ -127,10 +135,11 @@ def open(
         raise TypeError(f"faults must be softhca.testing.Faults, not {type(faults).__name__}")
     if address is not None:
         instance("address", address, str)
+        _utf8("address", address)
     send_faults, receive_faults, fault_seed = (
         faults.rates() if faults is not None else (_NO_FAULTS, _NO_FAULTS, 1)
     )
-    capture_path = os.fspath(capture) if capture is not None else ""
+    capture_path = _utf8("capture", os.fsdecode(capture)) if capture is not None else ""
     try:
         hca = _adapter.Hca.open(
             address=address or "",
