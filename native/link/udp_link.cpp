@@ -263,11 +263,14 @@ std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
 std::size_t UdpLink::receive(std::span<Datagram> datagrams) {
   if (failure_ != 0) return 0;
   if (receive_batch_->empty()) {
+    if (!groups_.empty()) expected_messages_ = std::min(expected_messages_, kLinkBatch / 2);
     std::size_t slots = receive_from(receive_socket_.get(), 0, expected_messages_);
     expect_like(slots);
     for (const Group& group : groups_) {
       slots += receive_from(group.socket.get(), slots, kLinkBatch - slots);
     }
+    // Each is the first to find room in its turn.
+    if (!groups_.empty()) groups_.splice(groups_.end(), groups_, groups_.begin());
     receive_batch_->filled(slots, local_.gid);
   }
   const std::size_t count = receive_batch_->take(datagrams);

@@ -237,5 +237,42 @@ TEST("link udp: a group's datagrams reach every member, the sender included, unt
   CHECK_EQ(a->join_group(a->local().gid).error, EINVAL);
 }
 
+TEST("link udp: groups are heard, however much else comes") {
+  UdpOptions single;
+  single.trains = false;
+  std::unique_ptr<UdpLink> a;
+  CHECK(UdpLink::open(single, a).ok());
+  const auto b = open_link();
+  std::array<Gid, 3> groups;
+  for (std::uint8_t i = 0; i < groups.size(); ++i) {
+    groups[i] = Gid::from_ipv4(std::array<std::uint8_t, 4>{239, 1, 2, i}.data());
+  }
+  const auto send = [&](const Gid& to, std::size_t count) {
+    const Route route = route_from(*a, to);
+    const Bytes bytes = datagram_on(route, 1, 64);
+    const std::vector<Datagram> datagrams(count, Datagram{route, bytes});
+    CHECK_EQ(a->send(datagrams), count);
+  };
+  std::array<Datagram, kLinkBatch> batch;
+  send(b->local().gid, kLinkBatch);
+  for (int full = 0; full < 3; full += b->receive(batch) == kLinkBatch ? 1 : 0) {
+    send(b->local().gid, kLinkBatch);
+  }
+  for (const Gid& group : groups) {
+    CHECK(b->join_group(group).ok());
+    send(group, kLinkBatch);
+  }
+  std::array<std::size_t, groups.size()> heard{};
+  for (int receives = 0; receives < 40; ++receives) {
+    send(b->local().gid, kLinkBatch);
+    const std::size_t count = b->receive(batch);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto group = std::ranges::find(groups, batch[i].route.destination);
+      if (group != groups.end()) ++heard[static_cast<std::size_t>(group - groups.begin())];
+    }
+  }
+  for (const std::size_t count : heard) CHECK_EQ(count, kLinkBatch);
+}
+
 }  // namespace
 }  // namespace softhca
