@@ -17,6 +17,8 @@ namespace {
 constexpr int kUdpNoCheck6Tx = 101;
 constexpr int kUdpNoCheck6Rx = 102;
 constexpr int kUdpGro = 104;
+constexpr int kIpMulticastAll = 49;
+constexpr int kIpv6MulticastAll = 29;
 constexpr int kIpv6FlowInfo = 11;
 constexpr int kIpv6FlowInfoSend = 33;
 
@@ -97,6 +99,15 @@ LinkError ask_for_destination(int fd, bool ipv4) {
   return done != 0 ? system_error("cannot ask for a datagram's destination") : LinkError{};
 }
 
+// What others of this machine have joined on interfaces of theirs is not for this socket.
+void hear_own_interface_only(int fd, bool ipv4) {
+  if (ipv4) {
+    set_option(fd, IPPROTO_IP, kIpMulticastAll, 0);
+  } else {
+    set_option(fd, IPPROTO_IPV6, kIpv6MulticastAll, 0);
+  }
+}
+
 LinkError join(int fd, const LocalAddress& local, const Gid& group) {
   if (group.is_ipv4()) {
     ip_mreqn request{};
@@ -167,6 +178,7 @@ LinkError open_group_socket(const LocalAddress& local, const Gid& group, FileDes
   if (set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1) != 0) {
     return system_error("cannot share a multicast group's port");
   }
+  hear_own_interface_only(socket.get(), group.is_ipv4());
   error = bind_socket(socket.get(), group, kRoceUdpPort, local.interface_index);
   if (!error.ok()) return error;
   return join(socket.get(), local, group);

@@ -1,3 +1,6 @@
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 
@@ -272,6 +275,49 @@ TEST("link udp: groups are heard, however much else comes") {
     }
   }
   for (const std::size_t count : heard) CHECK_EQ(count, kLinkBatch);
+}
+
+// Addresses of this machine that others can reach: one of either family, if there is one.
+std::vector<std::string> addresses_of_networks() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  std::vector<std::string> found;
+  constexpr unsigned kWanted = IFF_UP | IFF_MULTICAST;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
+      if ((one->ifa_flags & (kWanted | IFF_LOOPBACK)) != kWanted) continue;
+      std::array<char, NI_MAXHOST> text;
+      const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+      if (getnameinfo(one->ifa_addr, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) !=
+          0) {
+        continue;
+      }
+      found.emplace_back(text.data());
+      break;
+    }
+  }
+  freeifaddrs(list);
+  return found;
+}
+
+TEST("link udp: a group is heard on the link's own interface, and on no other") {
+  for (const std::string& address : addresses_of_networks()) {
+    const auto there = open_link(address);
+    const bool ipv4 = there->local().gid.is_ipv4();
+    const auto here = open_link(ipv4 ? "" : "::1");
+    Gid group = Gid::from_ipv4(std::array<std::uint8_t, 4>{239, 1, 3, 1}.data());
+    if (!ipv4) CHECK(parse_gid("ff12::1:3:1", group));
+    CHECK(here->join_group(group).ok());
+    CHECK(there->join_group(group).ok());
+    const Route route = route_from(*there, group);
+    const Bytes bytes = datagram_on(route, 1, 64);
+    const Datagram datagram{route, bytes};
+    CHECK_EQ(there->send(std::span(&datagram, 1)), std::size_t{1});
+    CHECK_EQ(receive_all(*there, 1, [](const Datagram&) {}), std::size_t{1});
+    std::array<Datagram, kLinkBatch> batch;
+    CHECK_EQ(here->receive(batch), std::size_t{0});
+  }
 }
 
 }  // namespace
