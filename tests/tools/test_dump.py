@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -317,6 +318,17 @@ def test_unreadable_files_end_with_status_2_and_a_sentence(
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dump", "/nonexistent.pcap"]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_comment_that_the_terminal_cannot_show(
+    capture: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, encoding="ascii"))
+    note = option(1, "5 \N{MICRO SIGN}s".encode())
+    content = section_header() + interface() + enhanced_packet(ethernet(PACKET4), options=note)
+    assert main(["dump", str(capture(content)), "--comments"]) == 0
+    assert b"# 5 \\xb5s" in shown.getvalue()
 
 
 def test_standard_input_that_is_closed(

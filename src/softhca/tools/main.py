@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import softhca
 from softhca.tools import demo, devinfo, dump, perf, pingpong, run, serve, trace
@@ -47,6 +48,9 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that `arguments` (or the process's) name; returns the exit status."""
     args = make_parser().parse_args(arguments)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A capture's words may have letters that the terminal lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status: int = args.run(args)
         if sys.stdout is not None:  # It is closed.
