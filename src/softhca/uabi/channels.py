@@ -38,9 +38,8 @@ class Channel:
         return any(event & select.POLLERR for _, event in poll.poll(0))
 
     def close(self) -> None:
-        """Closes our ends."""
+        """Closes our ends. That of `events` goes with the last queue that has the channel."""
         for descriptor in (self.for_program, self._writer):
             if descriptor >= 0:
                 os.close(descriptor)
         self.for_program = self._writer = -1
-        del self.events

@@ -77,11 +77,14 @@ class Context:
 
     def close(self) -> None:
         """Destroys everything that the programs left."""
-        self.objects.destroy_all()
-        for channel in self._channels.values():
-            channel.close()
-        for pipe in self._async_pipes:
-            pipe.close()
+        try:
+            self.objects.destroy_all()
+        finally:
+            for channel in self._channels.values():
+                channel.close()
+            self._channels.clear()
+            for pipe in self._async_pipes:
+                pipe.close()
 
 
 def _inode_of(task: int, descriptor: int) -> int:

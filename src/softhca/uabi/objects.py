@@ -62,13 +62,29 @@ class Objects:
         return told
 
     def destroy_all(self) -> None:
-        """Destroys everything, the youngest first, as far as the order of its making says so."""
-        for thing in reversed(list(self._objects.values())):
-            if hasattr(thing, "abandon"):
-                thing.abandon()
-            thing.destroy()
+        """Destroys everything, the youngest first; what is still used then, after its users.
+
+        A window is older than a region that was registered later and that it is bound to.
+
+        Raises:
+            OSError: Why what is left cannot be destroyed, if it is not for one another.
+        """
+        left = list(reversed(self._objects.values()))
         self._objects.clear()
         self._free.clear()
+        for thing in left:
+            if hasattr(thing, "abandon"):
+                thing.abandon()
+        while left:
+            used: list[Any] = []
+            for thing in left:
+                try:
+                    thing.destroy()
+                except OSError:
+                    if len(used) + 1 == len(left):
+                        raise
+                    used.append(thing)
+            left = used
 
     def __len__(self) -> int:
         return len(self._objects)

@@ -318,4 +318,7 @@ class Supervisor:
         self._known.remove_file(context.file.inode)
         if self._doorbells is not None:
             self._doorbells.remove(context.file.inode)
-        context.close()
+        try:
+            context.close()
+        except Exception:  # What one program leaves must not be every program's end.
+            traceback.print_exc()
