@@ -37,6 +37,7 @@ struct Prepared {
   pid_t group;  // Of the supervisor.
   pid_t tracer;
   sigset_t signals;
+  sigset_t ignored;
 };
 
 // A pair of sockets, one of which is for a child.
@@ -98,9 +99,25 @@ bool send_descriptor(int socket, int descriptor) {
   ::_exit(127);
 }
 
+// What the program inherits, as after any exec: nohup(1) counts on it, and so do shells.
+sigset_t ignored_signals() {
+  sigset_t ignored;
+  ::sigemptyset(&ignored);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action {};
+    // Python ignores these two by itself, which the program shall not inherit.
+    if (signal == SIGPIPE || signal == SIGXFSZ) continue;
+    if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
+      ::sigaddset(&ignored, signal);
+    }
+  }
+  return ignored;
+}
+
 [[noreturn]] void run_program(const Prepared& prepared, pid_t parent) {
-  // Python ignores SIGPIPE, and the program shall not inherit that.
-  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    ::signal(signal, ::sigismember(&prepared.ignored, signal) == 1 ? SIG_IGN : SIG_DFL);
+  }
   ::sigprocmask(SIG_SETMASK, &prepared.signals, nullptr);
   ::setpgid(0, prepared.group);
   // Without us, what it asks of the kernel would fail for no reason that it could see.
@@ -198,7 +215,8 @@ Result<Launched> launch(const Launch& launch) {
                     launch.directory.c_str(),
                     ::getpgrp(),
                     launch.tracer,
-                    {}};
+                    {},
+                    ignored_signals()};
   sigset_t all;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &prepared.signals);

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -110,3 +112,27 @@ def test_what_a_killed_supervisor_left_goes_with_the_next(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     run_under("true")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_ignores_the_signals_that_its_supervisor_was_told_to() -> None:
+    # As nohup does, and shells for what they start in the background.
+    ignored, heeded = (signal.SIGHUP, signal.SIGINT), (signal.SIGQUIT, signal.SIGTERM)
+
+    def dispose() -> None:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+        for number in heeded:
+            signal.signal(number, signal.SIG_DFL)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "softhca", "run", "--", "cat", "/proc/self/status"],
+        preexec_fn=dispose,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    (mask,) = (line.split()[1] for line in done.stdout.splitlines() if line.startswith("SigIgn"))
+    assert [number for number in (*ignored, *heeded) if int(mask, 16) >> number - 1 & 1] == [
+        *ignored
+    ]

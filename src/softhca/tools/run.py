@@ -37,9 +37,11 @@ def run(args: argparse.Namespace) -> int:
     if path is None:
         raise CommandError(f"{args.program}: there is no such program", UNUSABLE)
     words = [args.program, *args.arguments]
-    # What is typed at the terminal reaches the program, and its end is ours.
+    # What is typed at the terminal reaches the program, and its end is ours. It inherits what is
+    # ignored: what is not shall not be ignored here either.
     for number in (signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: None)
     status = _run_attached(args, path, words) if args.attach else _run_here(args, path, words)
     return status if status >= 0 else 128 - status
 
