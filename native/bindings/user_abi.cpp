@@ -69,7 +69,11 @@ Status map_srq(Adapter& adapter, std::uint32_t srq, const Ring& ring) {
 void bind_objects(nb::module_& module) {
   nb::class_<ProcessMemory>(module, "ProcessMemory", "The memory of another process.")
       .def_static(
-          "open", [](int pid) { return demand(ProcessMemory::open(pid)); }, nb::arg("pid"))
+          "open",
+          [](int pid, int task) {
+            return demand(ProcessMemory::open(pid, task != 0 ? task : pid));
+          },
+          nb::arg("pid"), nb::arg("task") = 0, "By a thread that runs, or by the first one.")
       .def("read", &read_memory, nb::arg("address"), nb::arg("length"),
            "None if any of it is not there.")
       .def(

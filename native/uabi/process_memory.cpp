@@ -20,13 +20,14 @@ ByteSpan bytes_of_word(std::uint64_t& word) {
 
 }  // namespace
 
-Result<std::shared_ptr<ProcessMemory>> ProcessMemory::open(pid_t pid) {
+Result<std::shared_ptr<ProcessMemory>> ProcessMemory::open(pid_t pid, pid_t task) {
   auto opened = std::make_shared<ProcessMemory>();
   opened->process_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!opened->process_.is_open()) {
     return refuse_process(pid, "names no process");
   }
-  const std::string path = "/proc/" + std::to_string(pid) + "/mem";
+  const std::string path =
+      "/proc/" + std::to_string(pid) + "/task/" + std::to_string(task) + "/mem";
   opened->memory_.reset(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!opened->memory_.is_open()) {
     return refuse_process(pid, "does not let its memory be reached");

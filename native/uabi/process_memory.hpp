@@ -20,8 +20,9 @@ namespace softhca {
 class ProcessMemory final : public AddressSpace {
  public:
   // ESRCH: no such process. EACCES or EPERM: its memory may not be reached (Yama's ptrace_scope, or
-  // another user's process).
-  static Result<std::shared_ptr<ProcessMemory>> open(pid_t pid);
+  // another user's process). `task`: a thread of it that runs; the first one may have ended.
+  static Result<std::shared_ptr<ProcessMemory>> open(pid_t pid, pid_t task);
+  static Result<std::shared_ptr<ProcessMemory>> open(pid_t pid) { return open(pid, pid); }
 
   bool is_gone() const override { return foreign_is_gone(foreign_); }
   const ForeignMemory* foreign() const override { return &foreign_; }

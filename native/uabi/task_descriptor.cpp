@@ -19,6 +19,11 @@
 #endif
 
 namespace softhca {
+namespace {
+
+constexpr unsigned kOfThread = O_EXCL;  // PIDFD_THREAD, which older headers lack.
+
+}  // namespace
 
 pid_t process_of(pid_t task) {
   char path[32];
@@ -33,13 +38,11 @@ pid_t process_of(pid_t task) {
 }
 
 int take_descriptor(pid_t task, int descriptor) {
-  // A pidfd is of a process; threads of one share their descriptors.
-  const pid_t process = process_of(task);
-  if (process <= 0) {
-    errno = ESRCH;
-    return -1;
+  FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, task, kOfThread)));
+  if (!pidfd.is_open()) {
+    // Before Linux 6.9 a pidfd is of a process, whose first thread has the same descriptors.
+    pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, process_of(task), 0)));
   }
-  const FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
   if (!pidfd.is_open()) return -1;
   return static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd.get(), descriptor, 0));
 }

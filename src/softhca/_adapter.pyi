@@ -1957,7 +1957,8 @@ class ProcessMemory:
     """The memory of another process."""
 
     @staticmethod
-    def open(pid: int) -> ProcessMemory: ...
+    def open(pid: int, task: int = 0) -> ProcessMemory:
+        """By a thread that runs, or by the first one."""
 
     def read(self, address: int, length: int) -> bytes | None:
         """None if any of it is not there."""

@@ -14,19 +14,19 @@ class Processes:
     def __init__(self) -> None:
         self._memories: dict[int, ProcessMemory] = {}
 
-    def memory_of(self, process: int, address: int) -> ProcessMemory:
-        """The memory of a process, in which `address` can be read.
+    def memory_of(self, process: int, task: int, address: int) -> ProcessMemory:
+        """The memory of a process, in which `address` can be read; `task` is a thread that runs.
 
         One that was opened before an exec is another address space, of which nothing is left.
         """
         memory = self._memories.get(process)
         if memory is None or memory.read(address, 1) is None:
-            memory = self._memories[process] = ProcessMemory.open(process)
+            memory = self._memories[process] = ProcessMemory.open(process, task)
         return memory
 
 
-def demand_mapped(process: int, address: int, length: int, writable: bool) -> None:
-    """Refuses a range of which a process has not all, as ib_umem_get() does.
+def demand_mapped(task: int, address: int, length: int, writable: bool) -> None:
+    """Refuses a range of which a task has not all, as ib_umem_get() does.
 
     The memory file of a process could write what the process itself may not.
 
@@ -36,7 +36,7 @@ def demand_mapped(process: int, address: int, length: int, writable: bool) -> No
     end = address + length
     if end >= 1 << 64:
         raise refused(errno.EINVAL)
-    with open(f"/proc/{process}/maps", "rb") as maps:
+    with open(f"/proc/{task}/maps", "rb") as maps:
         for line in maps:
             bounds, rights, _ = line.split(b" ", 2)
             first, last = (int(bound, 16) for bound in bounds.split(b"-"))

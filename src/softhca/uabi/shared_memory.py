@@ -30,19 +30,17 @@ class _Mapping:
     path: str
 
 
-def shared_mapping_of(
-    process: int, address: int, length: int, writable: bool
-) -> SharedMapping | None:
-    """Maps what a process has at an address; None where that is not one file in memory.
+def shared_mapping_of(task: int, address: int, length: int, writable: bool) -> SharedMapping | None:
+    """Maps what a task has at an address; None where that is not one file in memory.
 
     It stays what it was registered for when the process maps something else there later, as pinned
     pages of hardware do.
     """
-    mapping = _one_file(process, address, length)
+    mapping = _one_file(task, address, length)
     if mapping is None or (writable and not mapping.writable):
         return None
     offset = mapping.offset + (address - mapping.first)
-    for descriptor in _openings(process, mapping):
+    for descriptor in _openings(task, mapping):
         try:
             status = os.fstat(descriptor)
             if stat.S_ISREG(status.st_mode) and _identity(status) == mapping.identity:
@@ -58,11 +56,11 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _one_file(process: int, address: int, length: int) -> _Mapping | None:
+def _one_file(task: int, address: int, length: int) -> _Mapping | None:
     """The mapping that an address is in, if all of the range is of the same file, in its order."""
     found: _Mapping | None = None
     end, reached = address + length, address
-    with open(f"/proc/{process}/maps") as maps:
+    with open(f"/proc/{task}/maps") as maps:
         for line in maps:
             bounds, _, rest = line.partition(" ")
             first, last = (int(bound, 16) for bound in bounds.split("-"))
@@ -93,23 +91,23 @@ def _one_file(process: int, address: int, length: int) -> _Mapping | None:
     return None
 
 
-def _openings(process: int, mapping: _Mapping) -> Iterator[int]:
+def _openings(task: int, mapping: _Mapping) -> Iterator[int]:
     """Descriptors of what may be the file: by privilege, by its name, by one of the process."""
     flags = os.O_RDWR if mapping.writable else os.O_RDONLY
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     with contextlib.suppress(OSError):
         # Needs CAP_CHECKPOINT_RESTORE; finds files that have neither a name nor a descriptor.
-        yield os.open(f"/proc/{process}/map_files/{mapping.bounds}", flags)
+        yield os.open(f"/proc/{task}/map_files/{mapping.bounds}", flags)
     if mapping.path.startswith("/"):
         with contextlib.suppress(OSError):
             if _identity(os.lstat(mapping.path)) == mapping.identity:
                 yield os.open(mapping.path, flags | os.O_NOFOLLOW)
     try:
-        numbers = os.listdir(f"/proc/{process}/fd")
+        numbers = os.listdir(f"/proc/{task}/fd")
     except OSError:
         return
     for number in numbers:
-        path = f"/proc/{process}/fd/{number}"
+        path = f"/proc/{task}/fd/{number}"
         with contextlib.suppress(OSError):
             if _identity(os.stat(path)) == mapping.identity:
                 yield os.open(path, flags)

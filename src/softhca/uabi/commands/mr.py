@@ -33,13 +33,15 @@ class ProgramMR(VerbsObject):
     kind = "mr"
 
     def __init__(self, pd: PD, call: Call, request: Fields, access: int) -> None:
-        process, hca = call.asked.process, call.context.device.hca
+        asked, hca = call.asked, call.context.device.hca
         where = (request.length, request.hca_va, access)
-        shared = shared_mapping_of(process, request.start, request.length, bool(access & _WRITES))
+        # By the thread that asks: the first one of its process may have ended.
+        writes = bool(access & _WRITES)
+        shared = shared_mapping_of(asked.task, request.start, request.length, writes)
         if shared is not None:
             info = hca.reg_mapped_mr(pd.handle, shared, *where)
         else:
-            memory = call.context.processes.memory_of(process, request.start)
+            memory = call.context.processes.memory_of(asked.process, asked.task, request.start)
             info = hca.reg_process_mr(pd.handle, memory, request.start, *where)
         self.handle = info.handle
         self.lkey = info.lkey
@@ -86,7 +88,7 @@ def reg_mr(call: Call, request: Fields) -> dict[str, Any]:
         raise refused(errno.EINVAL, "start and hca_va")
     _demand_rights(access)
     pd = call.context.objects.get(request.pd_handle, OwnedPD).pd
-    demand_mapped(call.asked.process, request.start, request.length, bool(access & _WRITES))
+    demand_mapped(call.asked.task, request.start, request.length, bool(access & _WRITES))
     mr = ProgramMR(pd, call, request, access)
     return {"mr_handle": call.own(OwnedMR(mr)), "lkey": mr.lkey, "rkey": mr.rkey}
 
