@@ -53,6 +53,17 @@ struct Bell {
   }
 };
 
+TEST("uabi doorbells: a file has room for the doorbells and the queues of years") {
+  constexpr std::uint64_t kDoorbells = std::uint64_t{1} << 50;  // A million a second.
+  constexpr std::uint64_t kLargest = std::uint64_t{1} << 26;
+  constexpr int kQueues = 1 << 20;
+  const auto file = RingFile::make().value;
+  const ProgramFile program(*file);
+  CHECK(lseek(program.fd(), static_cast<off_t>(32 * kDoorbells), SEEK_CUR) >= 0);
+  program.ring(1);
+  for (int made = 0; made < kQueues; ++made) CHECK(file->allocate(kLargest).ok());
+}
+
 TEST("uabi doorbells: each is rung, of the queue pair that it names, with and without spinning") {
   for (const std::uint64_t most_ns : {0, 50'000}) {
     DoorbellTable table;

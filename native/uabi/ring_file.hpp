@@ -14,8 +14,8 @@ namespace softhca {
 class RingFile {
  public:
   // Where queues end. Nothing is ever put in the same place twice, so that a program that keeps a
-  // mapping too long meets zeros.
-  static constexpr std::uint64_t kQueueBytes = std::uint64_t{1} << 40;
+  // mapping too long meets zeros. So there is room for all that are ever made.
+  static constexpr std::uint64_t kQueueBytes = std::uint64_t{1} << 61;
   // From here on lies what programs write to the file: at this position their descriptions begin.
   static constexpr std::uint64_t kDoorbellsAt = kQueueBytes;
 
