@@ -129,6 +129,14 @@ void bind_asked(nb::module_& module) {
                      const bool at = self.call.call != SystemCall::open;
                      return read_path(self.call.task, self.call.arguments[at ? 1 : 0]);
                    })
+      .def_prop_ro(
+          "least_number",
+          [](const Asked& self) {
+            return self.call.call == SystemCall::fcntl
+                       ? static_cast<std::uint32_t>(self.call.arguments[2])
+                       : 0;
+          },
+          "Below which F_DUPFD shall give no number.")
       .def_prop_ro("closes_on_exec",
                    [](const Asked& self) {
                      return self.call.call == SystemCall::fcntl &&

@@ -1891,6 +1891,10 @@ class Asked:
     def path(self) -> str: ...
 
     @property
+    def least_number(self) -> int:
+        """Below which F_DUPFD shall give no number."""
+
+    @property
     def closes_on_exec(self) -> bool: ...
 
     def take_descriptor(self) -> int:

@@ -23,10 +23,16 @@ def descriptor_range() -> tuple[int, int]:
     return max(end // 2, end - _COUNT), end - 1
 
 
-def free_number(task: int, numbers: tuple[int, int]) -> int:
-    """A number of the range that a program does not use; EMFILE."""
+def free_number(task: int, numbers: tuple[int, int], least: int = 0) -> int:
+    """A number of the range that a program does not use, and no less than `least`.
+
+    Raises:
+        OSError: EINVAL, if `least` is beyond the range; EMFILE, if none is free.
+    """
     first, last = numbers
-    for number in range(first, last + 1):
+    if least > last:
+        raise refused(errno.EINVAL, f"descriptor {least}")
+    for number in range(max(first, least), last + 1):
         if not os.path.lexists(f"/proc/{task}/fd/{number}"):
             return number
     raise refused(errno.EMFILE)

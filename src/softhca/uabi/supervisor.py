@@ -276,7 +276,7 @@ class Supervisor:
 
     def _duplicate(self, attended: Attended, asked: Asked) -> None:
         """dup(2) and F_DUPFD, whose result shall be in our range too."""
-        number = free_number(asked.task, attended.numbers)
+        number = free_number(asked.task, attended.numbers, asked.least_number)
         source = asked.take_descriptor()
         try:
             attended.listener.add_descriptor(asked, source, number, asked.closes_on_exec, True)

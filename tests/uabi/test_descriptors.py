@@ -1,0 +1,25 @@
+"""Descriptors of devices, as programs duplicate them."""
+
+from __future__ import annotations
+
+from .programs import SYSTEM_PYTHON, run_under
+
+
+def test_a_duplicate_has_no_number_below_the_one_that_is_asked_for() -> None:
+    program = """
+import errno, fcntl, os
+device = os.open("/dev/infiniband/uverbs0", os.O_RDWR | os.O_CLOEXEC)
+for command in (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC):
+    for least in (0, device + 40, device + 40):
+        number = fcntl.fcntl(device, command, least)
+        assert number >= least, (number, least)
+        assert os.fstat(number).st_rdev == os.stat("/dev/infiniband/uverbs0").st_rdev
+        assert os.get_inheritable(number) == (command == fcntl.F_DUPFD)
+    for least in (1 << 30, -1):
+        try:
+            print(fcntl.fcntl(device, command, least))
+        except OSError as error:
+            assert error.errno == errno.EINVAL, error
+print("well")
+"""
+    assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"
