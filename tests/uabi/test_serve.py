@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from softhca.uabi import yama
+from softhca.uabi.serving import path_of
 
 from .pair import listens
 from .programs import SYSTEM_PYTHON, free_port, needs, needs_pyverbs, run_under, wait_until
@@ -23,12 +27,17 @@ NAME = "some-host"
 class Serving:
     """A `softhca serve` that runs."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, descriptors: int | None = None) -> None:
+        def limit() -> None:
+            if descriptors is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
         self.process = subprocess.Popen(
             [sys.executable, "-m", "softhca", "serve", *options, NAME],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=limit,
         )
         assert self.process.stdout is not None
         self.says = self.process.stdout.readline()
@@ -111,6 +120,25 @@ def test_programs_end_with_it(serving: Serving, number: int) -> None:
     errors = runner.communicate(timeout=60)[1]
     assert runner.returncode == 1
     assert b"has ended, and so has the program" in errors
+
+
+@needs("ibv_devices")
+@pytest.mark.usefixtures("own_directory")
+def test_more_connections_than_it_has_descriptors_for_wait() -> None:
+    most = 48
+    serving = Serving(descriptors=most)
+    connections = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(most)]
+    for one in connections:
+        one.connect(str(path_of(NAME)))
+    has = Path(f"/proc/{serving.process.pid}/fd")
+    wait_until(lambda: serving.process.poll() is not None or len(list(has.iterdir())) == most)
+    while connections:
+        for one in select.select(connections, [], [], 60)[0]:
+            assert one.recv(100), "it has ended"
+            one.close()
+            connections.remove(one)
+    assert "rxe0" in run_under("ibv_devices", options=ATTACHED).stdout
+    assert serving.end() == (0, "")
 
 
 def test_a_name_is_one_supervisors(serving: Serving) -> None:

@@ -159,11 +159,13 @@ class Supervisor:
 
     def open_door(self, door: Door) -> None:
         """Lets programs in that others start (softhca.uabi.attached)."""
-        self._selector.register(
-            door.listener, selectors.EVENT_READ, lambda: self._let_in(door.accept())
-        )
+        self._selector.register(door.listener, selectors.EVENT_READ, lambda: self._let_in(door))
 
-    def _let_in(self, wire: Wire) -> None:
+    def _let_in(self, door: Door) -> None:
+        try:
+            wire = door.accept()
+        except OSError:
+            return  # It has gone; or we have no descriptor left, and it waits until there is one.
         try:
             wire.tell({"doorbells_are_written": self._doorbells_are_written})
         except OSError:
