@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
+
+import pytest
+
+from softhca.uabi.channels import Channel
+
 from .programs import SYSTEM_PYTHON, run_under
 
 
@@ -23,3 +31,22 @@ for command in (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC):
 print("well")
 """
     assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"
+
+
+def test_there_is_no_channel_that_cannot_be_written_to() -> None:
+    ends = os.pipe()
+    for end in ends:
+        os.close(end)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Both ends of a pipe have room, and nothing else.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(ends) + 1, limits[1]))
+    try:
+        with pytest.raises(OSError, match="channel") as refusal:
+            Channel()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert refusal.value.errno == errno.EMFILE
+    again = os.pipe()
+    for end in again:
+        os.close(end)
+    assert again == ends

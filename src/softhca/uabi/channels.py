@@ -6,6 +6,7 @@ import os
 import select
 
 from softhca._adapter import EventPipe
+from softhca.uabi.commands.call import refused
 
 
 class Channel:
@@ -19,6 +20,9 @@ class Channel:
     def __init__(self) -> None:
         self.for_program, self._writer = os.pipe2(os.O_CLOEXEC)
         self.events = EventPipe(self._writer)
+        if self.events.error:
+            self.close()
+            raise refused(self.events.error, "a channel")
         self.inode = os.fstat(self._writer).st_ino
 
     def given(self) -> None:
