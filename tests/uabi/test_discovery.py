@@ -170,3 +170,21 @@ time.sleep(1000)
     supervisor.wait()
     wait_until(lambda: not any(is_running(process) for process in processes))
     wait_until(lambda: not list((tmp_path / "places").iterdir()))
+
+
+def test_a_counter_is_never_empty_while_another_program_opens_it() -> None:
+    program = """
+import os
+path = "/sys/class/infiniband/rxe0/ports/1/hw_counters/link_downed"
+counter = os.open(path, os.O_RDONLY)
+child = os.fork()
+if not child:
+    for _ in range(2000):
+        os.close(os.open(path, os.O_RDONLY))
+    os._exit(0)
+read = set()
+while os.waitpid(child, os.WNOHANG) == (0, 0):
+    read.add(os.pread(counter, 100, 0))
+print(read)
+"""
+    assert run_under(sys.executable, "-c", program).stdout == "{b'0\\n'}\n"

@@ -99,8 +99,14 @@ class SysfsTree:
         file = self.top / path
         file.parent.mkdir(parents=True, exist_ok=True)
         # In place: the directory's time of change says to libraries that the device is another one.
-        with open(file, "w") as out:
-            out.write(text + "\n")
+        # Who reads meanwhile finds what was there or what is now, and never nothing.
+        octets = f"{text}\n".encode()
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            os.pwrite(descriptor, octets, 0)
+            os.ftruncate(descriptor, len(octets))
+        finally:
+            os.close(descriptor)
 
     def add(self, device: SharedDevice) -> None:
         """Shows a device."""
