@@ -59,11 +59,12 @@ struct Served {
   }
   // How many descriptors of its memory there are here.
   long descriptors() const {
-    const std::string mine = "/proc/" + std::to_string(pid) + "/mem";
+    const std::string mine = "/proc/" + std::to_string(pid) + "/";
     long count = 0;
     std::error_code gone;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      count += std::filesystem::read_symlink(entry.path(), gone) == mine;
+      const std::string target = std::filesystem::read_symlink(entry.path(), gone);
+      count += target.starts_with(mine) && target.ends_with("/mem");
     }
     return count;
   }
