@@ -54,6 +54,7 @@ bool Adapter::State::deliver_locally(const Packet& packet, const Route& route) {
     ++counters.rx_unknown_qp;
     return true;
   }
+  arrived_at.fetch(*qp);
   const char* verdict = "";
   qp->receive(packet, route, wire_bytes(packet), verdict);
   timers.update(*qp);
@@ -194,6 +195,7 @@ bool Adapter::receive_short(const Route& route, const ShortPacket& packet, std::
   State& s = *state_;
   QueuePair* const qp = s.qps.find(packet.destination_qpn);
   if (qp == nullptr || !s.port_active) return false;
+  s.arrived_at.fetch(*qp);
   s.set_time(now_ns);
   if (!qp->receive_short(packet, route)) return false;
   s.timers.update(*qp);

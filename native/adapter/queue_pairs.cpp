@@ -318,6 +318,7 @@ Status Adapter::post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs,
   if (qp == nullptr) {
     return no_such("qp", qpn);
   }
+  s.posted_to.fetch(*qp);
   if (qp->sq.source() != nullptr) {
     return refuse(EINVAL, "qp", qpn, "is posted to through its mapped send queue");
   }

@@ -15,6 +15,7 @@
 #include "adapter/icrc_trust.hpp"
 #include "adapter/qp_table.hpp"
 #include "adapter/qp_timers.hpp"
+#include "adapter/warmth.hpp"
 #include "memory/memory_table.hpp"
 #include "transport/services.hpp"
 #include "vocabulary/handle_table.hpp"
@@ -115,6 +116,8 @@ struct Adapter::State final : Services {
   HandleTable<CompletionQueue> cqs;
   HandleTable<SharedReceiveQueue, 4> srqs;  // 24 bits: XRCETH carries the handle.
   QpTable qps;
+  Warmth posted_to;  // Queue pairs.
+  Warmth arrived_at;
   QpTimers timers;
   IcrcTrust icrc_trust;
   IcrcMemory received_icrcs;
