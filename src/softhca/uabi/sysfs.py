@@ -99,7 +99,7 @@ class SysfsTree:
         file = self.top / path
         file.parent.mkdir(parents=True, exist_ok=True)
         # In place: the directory's time of change says to libraries that the device is another one.
-        # Who reads meanwhile finds what was there or what is now, and never nothing.
+        # Who reads meanwhile never finds nothing; a shorter text ends for a moment as before.
         octets = f"{text}\n".encode()
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
