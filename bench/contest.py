@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.contestants import Contestants
 from bench.findings import Finding, Goal, Unit
+from bench.profile import sample
 from bench.ratios import Turn, summarise
 from bench.turns import Measure, take_turns
 from bench.two_sides import SideError
@@ -35,8 +36,12 @@ class Contest:
         *,
         size: int = 0,
         picture: str = "",
+        because: str = "",
     ) -> Finding:
-        """Lets the contestants take turns; the first of them is the one that the goal is for."""
+        """Lets the contestants take turns; the first of them is the one that the goal is for.
+
+        Where it misses the goal, it is looked at afterwards.
+        """
         letter, read = probe
         ours, gone = next(iter(among.measures)), dict(among.absent)
         turns = take_turns(read, among.measures, self.rounds, self.seconds, withdrawn=gone)
@@ -44,7 +49,12 @@ class Contest:
             raise SideError(gone[ours])
         summaries = {name: summarise(taken) for name, taken in turns.items() if name not in gone}
         absent = {name: why.strip().splitlines()[-1] for name, why in gone.items()}
-        return Finding(what, goal, ours, letter, unit, summaries, absent, size, picture)
+        finding = Finding(
+            what, goal, ours, letter, unit, summaries, absent, size, picture, because=because
+        )
+        if not finding.missed or not among.processes:
+            return finding
+        return replace(finding, profile=sample(among.processes, among.measures[ours]))
 
     def measure(
         self, what: str, goal: Goal, unit: Unit, measure: Measure, rounds: int = 0

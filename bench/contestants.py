@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from bench.closing import Closes
@@ -16,11 +16,13 @@ class Contestants(Closes):
     Attributes:
         measures: Those that take part, in the order in which they were added.
         absent: Why the others do not.
+        processes: Ours, by name, where they can be looked at while they are measured.
     """
 
     def __init__(self, peers: bool) -> None:
         self.measures: dict[str, Measure] = {}
         self.absent: dict[str, str] = {}
+        self.processes: dict[str, int] = {}
         self._peers = peers
         self._stack = ExitStack()
 
@@ -28,9 +30,10 @@ class Contestants(Closes):
         """Ends what was begun for them."""
         self._stack.close()
 
-    def ours(self, name: str, measure: Measure) -> None:
+    def ours(self, name: str, measure: Measure, processes: Mapping[str, int] | None = None) -> None:
         """Adds what the goal is for, or another way of ours."""
         self.measures[name] = measure
+        self.processes.update(processes or {})
 
     def peer(self, name: str, begin: Callable[[], Measure]) -> None:
         """Adds a peer if it begins and can be measured once."""
@@ -69,3 +72,4 @@ class Contestants(Closes):
         self._stack.close()
         self.measures.clear()
         self.absent.clear()
+        self.processes.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from bench.profile import Profile
 from bench.ratios import Summary
 
 
@@ -74,6 +75,8 @@ class Finding:
         absent: Contestants that are not here, and why.
         size: Bytes of a message.
         picture: The plot that it is a point of, if any.
+        profile: Where the time of ours goes, if the goal was missed.
+        because: What a miss was traced to, in words.
     """
 
     what: str
@@ -85,6 +88,8 @@ class Finding:
     absent: dict[str, str] = field(default_factory=dict)
     size: int = 0
     picture: str = ""
+    profile: Profile | None = None
+    because: str = ""
 
     @property
     def verdict(self) -> str:
@@ -93,3 +98,8 @@ class Finding:
         if summary is None:
             return "not measured"
         return self.goal.verdict(summary.median)
+
+    @property
+    def missed(self) -> bool:
+        """Whether it was measured, and we did not reach the goal."""
+        return self.verdict.startswith("missed")

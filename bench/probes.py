@@ -27,6 +27,13 @@ class Probe:
             text=True,
         )
 
+    @property
+    def processes(self) -> dict[str, int]:
+        """Identifiers of the program and of what it has started."""
+        own = self._process.pid
+        children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
+        return {f"side {number}": pid for number, pid in enumerate([own, *map(int, children)])}
+
     def read(self, size: int, count: int) -> float:
         """Reads the probe for messages of `size` bytes, over `count` of them."""
         process = self._process

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bench.findings import Better, Finding
+from bench.profile import Profile
 from bench.ratios import Summary
 
 
@@ -72,14 +73,39 @@ def details(findings: Sequence[Finding]) -> str:
     """Everybody who was measured, and who could not be, with the reason."""
     text = table(HEADER, [line for finding in findings for line in lines_of(finding)])
     missing = {name: why for finding in findings for name, why in finding.absent.items()}
-    return "\n".join(
-        [text, *(["\nSkipped:\n"] if missing else []), *map(_skipped, missing.items())]
-    )
+    parts = [text, *(["\nSkipped:\n"] if missing else []), *map(_skipped, missing.items())]
+    for finding in findings:
+        if finding.missed and (finding.profile is not None or finding.because):
+            parts += [f"\n{reasons(finding)}"]
+    return "\n".join(parts)
 
 
 def _skipped(who_and_why: tuple[str, str]) -> str:
     who, why = who_and_why
     return f"- {who}: {why}"
+
+
+def reasons(finding: Finding) -> str:
+    """Why a goal was missed: in words, and where the time goes."""
+    parts = [f'Why "{finding.what}" is missed: {finding.because or "see where its time goes."}']
+    profile = finding.profile
+    if profile is not None and profile.missing:
+        parts.append(f"No profile: {profile.missing}.")
+    elif profile is not None:
+        parts.append(shares(profile))
+    return "\n\n".join(parts)
+
+
+def shares(profile: Profile) -> str:
+    """A profile as a table; a group that has functions of its own ends with the rest of it."""
+    with_functions = {group for group, function in profile.places if function}
+    lines = []
+    for (group, function), of_sides in profile.places.items():
+        where = f"`{function}`" if function else ("the rest" if group in with_functions else "all")
+        cells = [f"{100 * of_sides.get(name, 0.0):.0f} %" for name in profile.samples]
+        lines.append((group, where, *cells))
+    heads = [f"{name}, {count} samples" for name, count in profile.samples.items()]
+    return table(("in", "where", *heads), lines)
 
 
 def overview(findings: Iterable[Finding]) -> str:

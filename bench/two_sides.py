@@ -97,6 +97,11 @@ class TwoSides(Closes):
                 continue
             self._channels[channel.recv()] = channel
 
+    @property
+    def processes(self) -> dict[str, int]:
+        """Identifiers of what was started for either side, when each was started by itself."""
+        return {f"side {number}": side.pid for number, side in enumerate(self._processes)}
+
     def close(self) -> None:
         """Ends the processes."""
         for channel in self._channels.values():

@@ -38,7 +38,8 @@ def compare(
     key = f"{op} {size}"
     sides.connect(key, size, "allocated", op)
     with Contestants(contest.peers) as among:
-        among.ours("softhca", lambda: sides.stream(key, op, many(size), window(size)))
+        stream = partial(sides.stream, key, op, many(size), window(size))
+        among.ours("softhca", stream, sides.processes)
         among.peer("UCX, in C", lambda: ucx.measure_bandwidth("SHARED_MEMORY", op, size))
         for name in ("Open MPI", "MPICH"):
             start = partial(mpi.sides, name)

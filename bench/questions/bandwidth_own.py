@@ -22,7 +22,8 @@ def compare(contest: Contest, sides: SofthcaSides, op: str, name: str) -> Findin
     key = f"{op} {size}"
     sides.connect(key, size, "own", op)
     with Contestants(contest.peers) as among:
-        among.ours("softhca", lambda: sides.stream(key, op, many(size), window(size)))
+        stream = partial(sides.stream, key, op, many(size), window(size))
+        among.ours("softhca", stream, sides.processes)
         if op == "SEND":
             # Those that send from and into memory of a program's own, not into a window.
             among.peer("UCX, in C", lambda: ucx.measure_bandwidth("SHARED_MEMORY", op, size))

@@ -25,7 +25,8 @@ def ask(contest: Contest) -> Iterator[Finding]:
     """Compares with a stream of bare datagrams that carry as much."""
     with SofthcaSides("udp") as sides, Contestants(contest.peers) as among:
         sides.connect("stream", BYTES)
-        among.ours("softhca, WRITE", lambda: sides.stream("stream", "WRITE", COUNT, WINDOW))
+        stream = partial(sides.stream, "stream", "WRITE", COUNT, WINDOW)
+        among.ours("softhca, WRITE", stream, sides.processes)
         among.sides("Python TCP", partial(PythonSides, "tcp"), "stream", BYTES, COUNT)
         among.peer("UCX tcp, in C", lambda: ucx.measure_bandwidth("TCP", "SEND", BYTES))
         among.peer("libfabric tcp, in C", lambda: libfabric.measure_bandwidth("TCP", BYTES))

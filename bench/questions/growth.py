@@ -70,11 +70,11 @@ def messages(contest: Contest) -> Iterator[Finding]:
             crowd.both("register", regions)
         alone = ("of one", lambda: one.message(1, 1))
         goal = Goal(Better.LESS, 1.3)
-        among.ours("softhca", lambda: many.message(1, 1))
+        among.ours("softhca", lambda: many.message(1, 1), many.processes)
         what = f"a message where {QPS:,} QPs are connected and {REGIONS:,} regions registered"
         yield contest.compare(what, goal, alone, MICROSECONDS, among)
         among.clear()
-        among.ours("softhca", lambda: many.message(QPS, REGIONS))
+        among.ours("softhca", lambda: many.message(QPS, REGIONS), many.processes)
         what = f"a message, through {QPS:,} QPs and {REGIONS:,} regions in turn"
         yield contest.compare(what, goal, alone, MICROSECONDS, among)
 

@@ -23,14 +23,14 @@ def ask(contest: Contest) -> Iterator[Finding]:
     ring = probe("r")
     with SofthcaSides() as sides, Contestants(contest.peers) as among:
         sides.connect("rate", BYTES)
-        among.ours("softhca", lambda: sides.rate("rate", COUNT, False))
+        among.ours("softhca", lambda: sides.rate("rate", COUNT, False), sides.processes)
         for name in ("Open MPI", "MPICH"):
             among.sides(f"mpi4py, {name}", partial(mpi.sides, name), "rate", BYTES, COUNT)
         among.sides("pyzmq, ipc", partial(zmq.sides, "ipc"), "rate", BYTES, COUNT)
         goal = Goal(Better.MORE, 0.2, 0.3)
         yield contest.compare(f"{TITLE}, one call each", goal, ring, MILLIONS, among, size=BYTES)
         among.clear()
-        among.ours("softhca", lambda: sides.rate("rate", COUNT, True))
+        among.ours("softhca", lambda: sides.rate("rate", COUNT, True), sides.processes)
         among.peer("UCX, in C", lambda: ucx.measure_rate("SHARED_MEMORY", BYTES))
         goal = Goal(Better.MORE, 0.8, 1.2)
         yield contest.compare(f"{TITLE}, posted as a list", goal, ring, MILLIONS, among, size=BYTES)

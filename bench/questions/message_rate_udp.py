@@ -35,7 +35,7 @@ def ask(contest: Contest) -> Iterator[Finding]:
     """Compares with a stream of trains of bare datagrams."""
     with SofthcaSides("udp") as sides, Contestants(contest.peers) as among:
         sides.connect("rate", BYTES)
-        among.ours("softhca", lambda: sides.rate("rate", COUNT, True))
+        among.ours("softhca", lambda: sides.rate("rate", COUNT, True), sides.processes)
         among.sides("pyzmq, tcp", partial(zmq.sides, "tcp"), "rate", BYTES, COUNT)
         among.peer("UCX tcp, in C", lambda: ucx.measure_rate("TCP", BYTES, COUNT))
         name = "libfabric udp;ofi_rxd, one under way"

@@ -26,7 +26,7 @@ def ask(contest: Contest) -> Iterator[Finding]:
         return program.read(BYTES, COUNT)
 
     with Contestants(contest.peers) as among:
-        among.ours("softhca", measure)
+        among.ours("softhca", measure, program.processes)
         among.peer("UCX, in C", lambda: ucx.measure_latency("SHARED_MEMORY", BYTES))
         goal = Goal(Better.LESS, 2, 1.6)
         yield contest.compare(TITLE, goal, probe("g"), NANOSECONDS, among, size=BYTES)

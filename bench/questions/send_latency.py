@@ -37,7 +37,7 @@ def ask(contest: Contest) -> Iterator[Finding]:
     """Compares with a cache line's way between the two processors."""
     with SofthcaSides() as sides, Contestants(contest.peers) as among:
         sides.connect("latency", BYTES)
-        among.ours("softhca", lambda: sides.ping_pong("latency", COUNT))
+        among.ours("softhca", lambda: sides.ping_pong("latency", COUNT), sides.processes)
         add_peers(among, BYTES)
         goal = Goal(Better.LESS, 4, 3.4)
         yield contest.compare(TITLE, goal, probe("g"), NANOSECONDS, among, size=BYTES)

@@ -34,7 +34,7 @@ def ask(contest: Contest) -> Iterator[Finding]:
     """Compares with sockets that do nothing but spin."""
     with SofthcaSides("udp") as sides, Contestants(contest.peers) as among:
         sides.connect("latency", BYTES)
-        among.ours("softhca", lambda: sides.ping_pong("latency", COUNT))
+        among.ours("softhca", lambda: sides.ping_pong("latency", COUNT), sides.processes)
         add_peers(among, BYTES)
         goal = Goal(Better.LESS, 1.5, 1.3)
         yield contest.compare(TITLE, goal, probe("u", BYTES), MICROSECONDS, among, size=BYTES)
