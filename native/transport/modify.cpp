@@ -4,6 +4,12 @@
 #include "wire/psn.hpp"
 
 namespace softhca {
+namespace {
+
+// Attributes that say how long the requester goes on trying, and where.
+constexpr std::uint32_t kRetries = kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpAv;
+
+}  // namespace
 
 Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& new_route,
                          std::uint16_t new_pkey) {
@@ -89,7 +95,10 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
     attr.en_sqd_async_notify = (mask & kQpEnSqdAsyncNotify) != 0 && wanted.en_sqd_async_notify;
     check_drained();
   } else {
-    requester.configure();
+    // Whatever else is modified gives a request that is being retried no new attempts.
+    if ((mask & kRetries) != 0) {
+      requester.configure();
+    }
     if ((mask & kQpMaxDestRdAtomic) != 0) {
       responder.resize_resources();
     }

@@ -275,6 +275,48 @@ def test_9_9_2_repeats_of_one_rnr_nak_count_once(host):
     assert host.sends() == [(0, SUCCESS)]
 
 
+# --- attributes modified meanwhile
+
+
+def test_11_2_5_modifying_something_else_restores_no_retries(host):
+    qp, peer = connect(host, retry_cnt=2, rnr_retry=2)
+    qp.post(send(wr_id=7))
+    attempts = len(peer.take())
+    for _ in range(3):
+        time_out(host)
+        attempts += len(peer.take())
+        if qp.state == QPState.RTS:
+            qp.modify(min_rnr_timer=3)
+    assert attempts == 1 + 2
+    assert host.sends() == [(7, WcStatus.RETRY_EXC_ERR)]
+
+
+def test_11_2_5_modifying_something_else_restores_no_rnr_retries(host):
+    qp, peer = connect(host, retry_cnt=2, rnr_retry=2)
+    qp.post(send(wr_id=7))
+    for _ in range(3):
+        assert peer.take()
+        peer.ack(PSN, rnr(12))
+        if qp.state == QPState.RTS:
+            qp.modify(qp_state=QPState.SQD)
+            qp.modify(qp_state=QPState.RTS)
+            time_out(host)
+    assert host.sends() == [(7, WcStatus.RNR_RETRY_EXC_ERR)]
+
+
+def test_11_2_5_a_retry_count_that_is_modified_holds_at_once(host):
+    qp, peer = connect(host, retry_cnt=0)
+    qp.post(send(wr_id=7))
+    attempts = len(peer.take())
+    qp.modify(qp_state=QPState.SQD)
+    qp.modify(retry_cnt=3)
+    while qp.state == QPState.SQD:
+        time_out(host)
+        attempts += len(peer.take())
+    assert attempts == 1 + 3
+    assert host.sends() == [(7, WcStatus.RETRY_EXC_ERR)]
+
+
 # --- receiver not ready, the responder's side
 
 
