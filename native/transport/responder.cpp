@@ -318,8 +318,7 @@ Responder::Step Responder::refuse_request(NakCode code, const AccessFault& fault
     drop_message();
     return Step::STOP;
   }
-  const bool access =
-      code == NakCode::REMOTE_ACCESS_ERROR || fault.reason == Reason::QP_MISSING_RIGHT;
+  const bool access = code == NakCode::REMOTE_ACCESS_ERROR;
   push_refusal(expected_psn_, code, fault);
   if (has_receive_) {
     fail_receive(WcStatus::REM_INV_REQ_ERR, fault);

@@ -435,3 +435,4 @@ def test_9_7_4_a_queue_pair_without_the_right_refuses_the_request(host, operatio
     assert peer.answers() == [(0, NAK_INVALID)]
     assert memory.bytes == bytes(64)
     assert qp.state == QPState.ERR
+    assert host.events() == [(EventType.QP_REQ_ERR, qp.qpn)]
