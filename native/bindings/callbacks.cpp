@@ -49,6 +49,17 @@ class Deliverer {
     batch_.destroyed.clear();
   }
 
+  // The queue was destroyed since the first `count` were polled. Queue pairs that completed in it
+  // went before, and have told theirs; receives of shared queues have not.
+  static void forsake(Hca& hca, const PolledBatch& batch, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t number = batch.completions[i].cqe;
+      if (number == 0) continue;
+      const CqeTable::Posted posted = hca.cqes.take(number, false);
+      if (posted.cqe.is_valid()) tell_forgotten(posted.cqe);
+    }
+  }
+
   bool must_raise() const { return pending_.is_valid(); }
   void raise() {
     PyErr_SetObject(nb::handle(pending_.type()).ptr(), pending_.ptr());
@@ -169,7 +180,10 @@ class Server {
     const GilAcquired acquired;
     const Kept queue = call_python(queue_of_, nb::int_(cq));
     if (!queue.is_valid()) report_unraisable("looking for a completion queue");
-    if (!queue.is_valid() || queue.is_none()) return true;
+    if (!queue.is_valid() || queue.is_none()) {
+      Deliverer::forsake(hca_, batch, count);
+      return true;
+    }
     Deliverer deliverer(hca_, batch, queue, wc_class_);
     std::uint32_t handled = 0;
     for (;;) {

@@ -273,6 +273,29 @@ def test_receives_of_an_srq_that_were_polled_when_their_queue_pair_went(pair: Pa
     assert pair.a.device.adapter.cqes_under_way == 4
 
 
+def test_receives_of_an_srq_that_were_polled_when_their_queue_was_freed(simulated: Pair) -> None:
+    pair = simulated
+    cq = pair.a.device.alloc_cq(1024)
+    srq, near, far = shared_receives(pair, cq)
+    told = Told()
+    for wr_id in range(4):
+        srq.post_recv(hca.Recv(pair.a.mr[:64], cqe=Note(told), wr_id=wr_id))
+    far.post_send([hca.Send(pair.b.mr[:8]), hca.Send(pair.b.mr[:8], signaled=True)])
+    crew = pair.a.device._crews().of(cq.poll_context, cq.comp_vector)
+
+    def meanwhile(handle: int) -> None:
+        """Another thread has the interpreter, between the poll and the first callback."""
+        near.close()
+        cq.close()
+
+    crew._queue_of = meanwhile
+    pair.until(lambda: cq.closed)
+    assert told.wr_ids == []
+    assert told.forgotten == 2
+    srq.close()
+    assert told.forgotten == 4
+
+
 def test_xrc_receives_call_back(pair: Pair) -> None:
     cq = direct_cq(pair.b)
     xrcd = pair.b.keep(pair.b.device.alloc_xrcd())
