@@ -297,7 +297,8 @@ class Adapter {
   std::vector<std::uint64_t> waiting_cqes(std::uint32_t qpn) const;
   // The token of the receive that a message to the queue pair is filling; 0 if there is none.
   std::uint64_t filling_cqe(std::uint32_t qpn) const;
-  Status attach_mcast(std::uint32_t qpn, const Gid& gid);
+  // False: it was attached already, and is once.
+  Result<bool> attach_mcast(std::uint32_t qpn, const Gid& gid);
   Status detach_mcast(std::uint32_t qpn, const Gid& gid);
 
   // Post in order; `posted` says how many were taken before a refusal. `cqes`, one for each request

@@ -352,7 +352,7 @@ Status Adapter::post_recv(std::uint32_t qpn, std::span<const RecvWr* const> wrs,
 // --- multicast
 // ----------------------------------------------------------------------------------------------------------
 
-Status Adapter::attach_mcast(std::uint32_t qpn, const Gid& gid) {
+Result<bool> Adapter::attach_mcast(std::uint32_t qpn, const Gid& gid) {
   State& s = *state_;
   QueuePair* qp = s.qps.find(qpn);
   if (qp == nullptr) {
@@ -371,7 +371,7 @@ Status Adapter::attach_mcast(std::uint32_t qpn, const Gid& gid) {
   }
   auto& members = s.multicast[gid.raw];
   if (std::ranges::find(members, qpn) != members.end()) {
-    return Status::success();
+    return false;
   }
   if (members.size() >= s.config.limits.max_mcast_qp_attach) {
     return refuse(ENOMEM, "max_mcast_qp_attach", members.size(),
@@ -379,7 +379,7 @@ Status Adapter::attach_mcast(std::uint32_t qpn, const Gid& gid) {
   }
   members.push_back(qpn);
   ++qp->multicast_groups;
-  return Status::success();
+  return true;
 }
 
 Status Adapter::detach_mcast(std::uint32_t qpn, const Gid& gid) {

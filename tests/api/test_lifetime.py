@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import mmap
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -324,6 +325,19 @@ def test_a_member_of_a_group_is_busy_but_a_with_block_ends_it(host: Host) -> Non
             qp.close()
         assert raised.value.errno == errno.EBUSY
     assert qp.closed
+
+
+def test_a_member_that_attaches_again_leaves_its_group_at_once() -> None:
+    with hca.open() as device:
+        host = Host(device)
+        with host.pd.create_qp(QPType.UD, send_cq=host.cq, recv_cq=host.cq) as qp:
+            open_before = len(os.listdir("/proc/self/fd"))
+            qp.attach_mcast("239.0.0.1")
+            open_as_member = len(os.listdir("/proc/self/fd"))
+            qp.attach_mcast("239.0.0.1")
+            assert len(os.listdir("/proc/self/fd")) == open_as_member > open_before
+            qp.detach_mcast("239.0.0.1")
+            assert len(os.listdir("/proc/self/fd")) == open_before
 
 
 def test_closing_while_another_thread_polls() -> None:
