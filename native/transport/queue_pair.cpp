@@ -375,6 +375,7 @@ void QueuePair::enter_error() {
 
 void QueuePair::requester_failed() {
   if (is_reliable()) {
+    responder.end_answers();
     enter_error();
     return;
   }

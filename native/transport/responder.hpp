@@ -61,6 +61,8 @@ class Responder {
   bool owes_one_packet() const;
   // What may wait for company does not wait any more.
   void acknowledge_now();
+  // The queue pair has failed: what was executed is still said, but no memory is read any more.
+  void end_answers();
   // What the READ response with this PSN was to bring is gone.
   void on_unreadable(std::uint32_t psn);
   // Forgets the replies that wait.

@@ -209,6 +209,15 @@ void Responder::acknowledge_now() {
   }
 }
 
+void Responder::end_answers() {
+  acknowledge_now();
+  const auto reads = std::ranges::find_if(replies_, [this](const Reply& reply) {
+    return reply.kind == ReplyKind::READ ||
+           (reply.kind == ReplyKind::ATOMIC && !resources_[reply.resource].executed);
+  });
+  replies_.erase(reads, replies_.end());
+}
+
 void Responder::send_bare(Packet& packet, Outlet& out) {
   if (out.local != nullptr) {
     out.local->pieces.clear();

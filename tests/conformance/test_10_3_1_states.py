@@ -9,7 +9,7 @@ import pytest
 from softhca._adapter import EventType, QPState, QPType, WcStatus
 
 from .host import Qp, errno_of, fetch_add, read, send, write
-from .peer import ACK, connect, rnr, to_state
+from .peer import ACK, NAK_INVALID, connect, rnr, to_state
 
 S = QPState
 SUCCESS, FLUSHED = WcStatus.SUCCESS, WcStatus.WR_FLUSH_ERR
@@ -290,6 +290,37 @@ def test_10_3_1_7_err_while_waiting_for_a_receive_of_the_peer(host):
     host.advance(10**10)
     assert peer.take() == []
     assert host.sends() == [(1, FLUSHED)]
+
+
+def test_10_3_1_7_a_queue_pair_that_failed_reads_nothing_more_for_its_peer(host):
+    """Who has been told that it failed may use the memory for something else."""
+    qp, peer = connect(host, rq_psn=0)
+    memory = host.memory(65536)
+    qp.recv(wr_id=20)
+    peer.request("SEND_ONLY")
+    reth = {"virtual_address": memory.address, "rkey": memory.rkey, "dma_length": 65536}
+    peer.request("RDMA_READ_REQUEST", **reth)
+    peer.request("FETCH_ADD", psn=65, atomic_address=memory.address, atomic_rkey=memory.rkey)
+    qp.post(send(wr_id=1))
+    for _ in range(2):  # The acknowledgement, and the request of its own.
+        assert host.hca.next_packet(host.now_ns) is not None
+    assert peer.ack(PSN, NAK_INVALID) == ""
+    assert qp.state == S.ERR
+    assert host.sends() == [(1, WcStatus.REM_INV_REQ_ERR)]
+    assert peer.take() == []
+    assert memory.bytes == bytes(65536)
+
+
+def test_10_3_1_7_a_queue_pair_that_failed_still_acknowledges_what_it_executed(host):
+    qp, peer = connect(host, rq_psn=0)
+    qp.recv(wr_id=20)
+    qp.post(send(wr_id=1))
+    peer.take()
+    peer.request("SEND_ONLY")
+    peer.ack(PSN, NAK_INVALID)
+    assert qp.state == S.ERR
+    assert host.receives() == [(20, SUCCESS)]
+    assert peer.answers() == [(0, ACK)]
 
 
 # --- RESET
