@@ -72,6 +72,9 @@ void Requester::configure() {
   timer_.configure(qp_.attr.timeout, qp_.services.retry_early && qp_.local == nullptr);
   retries_left_ = qp_.attr.retry_cnt;
   rnr_retries_left_ = qp_.attr.rnr_retry;
+  if (timer_.running()) {
+    timer_.restart(qp_.services.time.now_ns());
+  }
 }
 
 // --- choosing and sending

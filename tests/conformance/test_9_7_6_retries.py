@@ -317,6 +317,19 @@ def test_11_2_5_a_retry_count_that_is_modified_holds_at_once(host):
     assert host.sends() == [(7, WcStatus.RETRY_EXC_ERR)]
 
 
+@pytest.mark.parametrize("before", [0, 20])
+def test_11_2_5_a_time_out_that_is_modified_holds_for_what_is_under_way(host, before):
+    qp, peer = connect(host, timeout=before)
+    qp.post(send())
+    peer.take()
+    qp.modify(qp_state=QPState.SQD)
+    qp.modify(timeout=TIMEOUT_CODE)
+    host.advance(TIMEOUT_NS - 1)
+    assert peer.requests() == []
+    host.advance(1)
+    assert peer.requests() == [("SEND_ONLY", PSN)]
+
+
 # --- receiver not ready, the responder's side
 
 
