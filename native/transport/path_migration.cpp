@@ -54,7 +54,8 @@ bool PathMigration::matches_alternate(const Packet& packet, const Route& from) c
 }
 
 bool PathMigration::accept(const Packet& packet, const Route& from) {
-  const bool from_peer = from.source == qp_.route.destination;
+  const bool from_peer =
+      from.source == qp_.route.destination && from.destination == qp_.route.source;
   MigState& state = qp_.attr.path_mig_state;
   if (state == MigState::ARMED && packet.bth.migrated) {
     if (matches_alternate(packet, from)) {

@@ -114,7 +114,8 @@ bool QueuePair::admits_short(const ShortPacket& packet, const Route& from) const
   const bool receives =
       state() == QpState::RTS || state() == QpState::RTR || state() == QpState::SQD;
   return init.type == QpType::RC && receives && attr.path_mig_state == MigState::MIGRATED &&
-         from.source == route.destination && pkeys_match(packet.pkey, pkey);
+         from.source == route.destination && from.destination == route.source &&
+         pkeys_match(packet.pkey, pkey);
 }
 
 bool QueuePair::receive_short(const ShortPacket& packet, const Route& from) {

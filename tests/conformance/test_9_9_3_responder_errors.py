@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from softhca._adapter import Access, QPState, Reason, WcStatus
+from softhca._adapter import Access, QPState, Reason, Route, WcStatus
 
-from .host import pattern, send
+from .host import gid_of, pattern, send
 from .peer import ACK, NAK_ACCESS, NAK_INVALID, NAK_OPERATIONAL, NAK_SEQUENCE, Peer, connect
 
 SUCCESS, FLUSHED = WcStatus.SUCCESS, WcStatus.WR_FLUSH_ERR
@@ -182,6 +182,24 @@ def test_9_6_a_packet_from_another_address_than_the_peers_is_dropped(served):
     assert stranger.request("SEND_ONLY", b"x", psn=PSN) != ""
     assert stranger.answers() == peer.answers() == []
     assert qp.host.receives() == []
+
+
+@pytest.mark.parametrize("address", ["10.9.0.77", "239.1.2.3"])
+def test_9_6_a_packet_to_another_address_than_the_connections_is_dropped(served, address):
+    """One to a group, for example, that this adapter is in because of a datagram queue pair."""
+    qp, peer, memory = served
+    qp.recv(memory.sge())
+    qp.post(send(wr_id=1))
+    peer.take()
+    right, wrong = peer.route, Route(gid_of(peer.address), gid_of(address))
+    peer.route = wrong
+    assert peer.request("SEND_ONLY", b"x", psn=PSN) != ""
+    assert peer.ack(0x800) != ""
+    assert (qp.host.sends(), qp.host.receives(), peer.answers()) == ([], [], [])
+    peer.route = right
+    peer.request("SEND_ONLY", b"x", psn=PSN)
+    peer.ack(0x800)
+    assert (len(qp.host.sends()), len(qp.host.receives())) == (1, 1)
 
 
 def test_9_6_a_packet_of_another_service_type_is_dropped(served):
