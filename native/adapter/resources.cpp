@@ -157,6 +157,9 @@ Result<std::uint32_t> Adapter::create_srq(std::uint32_t pd_handle, const SrqAttr
   if (attr.max_sge > s.config.limits.max_srq_sge) {
     return refuse(EINVAL, "max_sge", attr.max_sge, "is above max_srq_sge");
   }
+  if (attr.srq_limit > attr.max_wr) {
+    return refuse(EINVAL, "srq_limit", attr.srq_limit, "is above max_wr");
+  }
   if (s.srqs.full()) {
     return refuse(ENOMEM, "max_srq", s.config.limits.max_srq,
                   "shared receive queues exist already");
@@ -165,6 +168,7 @@ Result<std::uint32_t> Adapter::create_srq(std::uint32_t pd_handle, const SrqAttr
   srq->pd = pd_handle;
   srq->xrcd = xrcd_handle;
   srq->cq = cq_handle;
+  srq->limit = attr.srq_limit;
   srq->ring.allocate(attr.max_wr, attr.max_sge);
   ++pd->users;
   if (xrcd_handle != 0) {

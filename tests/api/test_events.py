@@ -101,13 +101,17 @@ def test_communication_is_established_by_the_first_packet(simulated: Pair) -> No
     assert (event.event_type, event.element) == (EventType.COMM_EST, far)
 
 
-def test_srq_limit_fires_once_when_fewer_are_left(simulated: Pair) -> None:
-    srq = simulated.b.keep(simulated.b.pd.create_srq(max_wr=8))
+@pytest.mark.parametrize("armed", ["when it is made", "later"])
+def test_srq_limit_fires_once_when_fewer_are_left(simulated: Pair, armed: str) -> None:
+    later = armed == "later"
+    srq = simulated.b.keep(simulated.b.pd.create_srq(max_wr=8, srq_limit=0 if later else 3))
     near, far = simulated.a.qp(), simulated.b.qp(srq=srq)
     near.connect(far.info())
     far.connect(near.info())
     srq.post_recv([hca.Recv(wr_id=i) for i in range(4)])
-    srq.modify(srq_limit=3)
+    if later:
+        srq.modify(srq_limit=3)
+    assert srq.query().srq_limit == 3
     near.post_send(hca.Send(signaled=True))
     simulated.completion(simulated.a)
     assert simulated.b.device.poll_async_event() is None  # Three are left: not fewer than three.

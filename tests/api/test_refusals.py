@@ -167,6 +167,7 @@ def test_queries_beyond_the_tables(device: hca.Device) -> None:
         ({"max_wr": 0}, "max_wr"),
         ({"max_wr": 1 << 20}, "max_wr"),
         ({"max_wr": 4, "max_sge": 99}, "max_sge"),
+        ({"max_wr": 4, "srq_limit": 5}, "srq_limit"),
     ],
 )
 def test_create_srq(host: Host, sizes: dict[str, int], argument: str) -> None:

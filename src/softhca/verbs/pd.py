@@ -228,7 +228,8 @@ class PD(VerbsObject):
             srq_limit: Fewer receives than this raise SRQ_LIMIT_REACHED, once; 0 never does.
 
         Raises:
-            VerbsError: EINVAL, for sizes above the device's limits; ENOMEM, above max_srq.
+            VerbsError: EINVAL, for sizes above the device's limits, or a limit above `max_wr`;
+                ENOMEM, above max_srq.
         """
         return SRQ(self, max_wr=max_wr, max_sge=max_sge, srq_limit=srq_limit)
 
