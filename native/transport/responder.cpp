@@ -318,6 +318,10 @@ Responder::Step Responder::refuse_request(NakCode code, const AccessFault& fault
     drop_message();
     return Step::STOP;
   }
+  // Nothing changes memory once it is known that the queue pair has failed.
+  if (!run_waiting_atomics()) {
+    return Step::STOP;
+  }
   const bool access = code == NakCode::REMOTE_ACCESS_ERROR;
   push_refusal(expected_psn_, code, fault);
   if (has_receive_) {

@@ -152,6 +152,21 @@ def test_9_9_3_answers_that_were_due_before_the_refusal_are_still_sent(served):
     ]
 
 
+def test_9_9_3_an_atomic_before_the_refusal_has_run_when_the_queue_pair_has_failed(served):
+    """Behind a READ it waits for the answer to leave, but not longer than its queue pair works."""
+    qp, peer, memory = served
+    peer.request("RDMA_READ_REQUEST", **reth(memory, 2 * MTU))
+    at = memory.address + 1024
+    peer.request("FETCH_ADD", psn=PSN + 2, atomic_address=at, atomic_rkey=memory.rkey, swap_add=7)
+    peer.request("RDMA_WRITE_ONLY", b"12345678", psn=PSN + 3, **reth(memory, 8, rkey=0xBAD00))
+    assert qp.state == QPState.ERR
+    assert memory.bytes[1024] == 7
+    answers = peer.answers()
+    assert [answer[0] for answer in answers] == [PSN, PSN + 1, PSN + 2, PSN + 3]
+    assert answers[2:] == [(PSN + 2, "ATOMIC_ACKNOWLEDGE", 0), (PSN + 3, NAK_ACCESS)]
+    assert memory.bytes[1024] == 7
+
+
 def test_9_9_3_a_refusal_flushes_both_queues(served):
     qp, peer, memory = served
     for number in range(3):
