@@ -51,14 +51,16 @@ class Hca {
   Hca& operator=(const Hca&) = delete;
 
   // Calls `verb(adapter)` or `verb(adapter, now_ns)`, which returns a Status or a Result, under the
-  // lock and without the GIL. What it wants sent is sent.
+  // lock and without the GIL. What it wants sent is sent. In a simulation the GIL is kept: it is
+  // what guards the trace, which all adapters of a fabric write.
   template <class Verb>
   auto call(Verb&& verb) {
+    if (!driver_) return call_without_gil(std::forward<Verb>(verb));
     const GilReleased released;
     return call_without_gil(std::forward<Verb>(verb));
   }
 
-  // The same for a thread that does not hold the GIL.
+  // The same for a thread that does not hold the GIL, or keeps it.
   template <class Verb>
   auto call_without_gil(Verb&& verb) {
     auto timed = [&](Adapter& adapter, std::uint64_t now_ns) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import math
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -46,6 +47,7 @@ class VirtualTime(Network):
         self._numbers = itertools.count(1)
         self._idle_polls = 0
         self._running = False
+        self._running_thread = 0
         self._watch: MemoryWatch | None = None
         self.told: dict[int, Callable[[], object]] = {}
 
@@ -193,6 +195,8 @@ class VirtualTime(Network):
 
     def _advance(self, until_ns: int, *, notices: bool = True, events: int = 0) -> FabricStop:
         """One step of the loop: to the next thing that somebody can see."""
+        if self._running and self._running_thread != threading.get_ident():
+            raise FabricError("time passes in another thread already: give run() both programs")
         if self._running:
             raise FabricError("a predicate or script of a fault must not let time pass")
         self._check_links()
@@ -200,6 +204,7 @@ class VirtualTime(Network):
             self._watch.look()
         if self._run_callbacks() and notices:
             return FabricStop.NOTICE
+        self._running_thread = threading.get_ident()
         self._running = True
         try:
             stop = self._native.run(until_ns, notices, events)
