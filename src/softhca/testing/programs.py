@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from softhca._adapter import FabricStop
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 _NEVER = (1 << 64) - 1
+# How long a program that has the turn may go on when the scheduler is interrupted.
+_LONGEST_S = 2.0
 
 
 class _Ended(BaseException):
@@ -31,6 +35,8 @@ class Program:
         self.waits_for = "its start"
         self.since_ns = 0
         self.polls = False  # It polls: it goes on whenever something happened.
+        self.parked = True  # It waits for a turn, or has ended.
+        self.abandoned = False  # It kept its turn for too long: it takes no further part.
         self._programs = programs
         self._call = call
         self._go = threading.Lock()
@@ -46,6 +52,11 @@ class Program:
         """Starts the thread, which waits for its first turn."""
         self._thread.start()
 
+    @property
+    def started(self) -> bool:
+        """True if the thread could be started."""
+        return self._thread.ident is not None
+
     def _main(self) -> None:
         self._go.acquire()
         try:
@@ -58,7 +69,7 @@ class Program:
             self.error = error
         finally:
             self.finished = True
-            self._programs.gave_back()
+            self._programs.gave_back(self)
 
     def turn(self) -> None:
         """Lets the program go, until it waits or ends. Called by the scheduler."""
@@ -74,7 +85,11 @@ class Program:
             return True
         if self.polls:
             return False
-        self._taken = self._take()
+        try:
+            self._taken = self._take()
+        except Exception as error:  # Of the wait: it is for the program that waits.
+            self.end(error)
+            return True
         return self._taken is not None or self._programs.now_ns() >= self._end_ns
 
     @property
@@ -83,7 +98,9 @@ class Program:
         return self._end_ns
 
     def _hand_over(self) -> None:
-        self._programs.gave_back()
+        if self.abandoned:
+            raise _Ended
+        self._programs.gave_back(self)
         self._go.acquire()
         if self._ending is not None:
             ending, self._ending = self._ending, None
@@ -135,18 +152,22 @@ class Programs:
         """Virtual time."""
         return self._fabric.now_ns
 
-    def gave_back(self) -> None:
+    def gave_back(self, program: Program) -> None:
         """A program waits or has ended: the scheduler goes on."""
         self._by_thread.pop(threading.get_ident(), None)
-        self._back.release()
+        program.parked = True
+        with suppress(RuntimeError):  # The scheduler was interrupted, and has not been waiting.
+            self._back.release()
 
     def let_go(self, program: Program, gate: threading.Lock) -> None:
         """Gives a program its turn, and waits until that is over."""
         ident = program._thread.ident
         assert ident is not None
         self._by_thread[ident] = program
+        program.parked = False
         gate.release()
-        self._back.acquire()
+        while not program.parked:
+            self._back.acquire()
 
     def run(self, calls: Sequence[Callable[[], Any]], names: Sequence[str]) -> list[Any]:
         """See `Fabric.run`."""
@@ -161,9 +182,11 @@ class Programs:
                 program.start()
             self._schedule(programs)
             return [program.result for program in programs]
+        except BaseException:
+            self._end_all(programs)
+            raise
         finally:
             self._programs = []
-            self._by_thread.clear()
 
     def _schedule(self, programs: list[Program]) -> None:
         while live := [p for p in programs if not p.finished]:
@@ -175,38 +198,40 @@ class Programs:
                     program.turn()
                     self._fabric._idle_polls = 0
                     if program.error is not None:
-                        self._end_all(programs)
                         raise program.error
             if not went:
-                self._let_time_pass(live, programs)
+                self._let_time_pass(live)
 
-    def _let_time_pass(self, live: list[Program], programs: list[Program]) -> None:
+    def _let_time_pass(self, live: list[Program]) -> None:
         end_ns = min(program.end_ns for program in live)
         pollers = [program for program in live if program.polls]
         if not pollers:
             stop = self._fabric._advance(end_ns)
             is_stuck = stop is FabricStop.QUIET and end_ns == _NEVER
             if is_stuck and not any(program.is_ready() for program in live):
-                self._give_up(live, programs)
+                self._give_up(live)
             return
         try:
             self._fabric._let_poll_pass()
         except DeadlockError:
-            self._give_up(live, programs)
+            self._give_up(live)
         for program in pollers:
             program.turn()
             if program.error is not None:
-                self._end_all(programs)
                 raise program.error
 
-    def _give_up(self, live: list[Program], programs: list[Program]) -> None:
+    def _give_up(self, live: list[Program]) -> None:
         waiting = [(p.name, p.waits_for, p.since_ns) for p in live]
-        error = DeadlockError(self._fabric._deadlock(waiting))
-        self._end_all(programs)
-        raise error
+        raise DeadlockError(self._fabric._deadlock(waiting))
 
     def _end_all(self, programs: list[Program]) -> None:
         for program in programs:
-            while not program.finished:
+            # The scheduler was interrupted: who has the turn comes to a wait soon, or never.
+            deadline = time.monotonic() + _LONGEST_S
+            while not program.parked and (left := deadline - time.monotonic()) > 0:
+                self._back.acquire(timeout=left)
+            program.abandoned = not program.parked
+        for program in programs:
+            while program.started and not program.finished and not program.abandoned:
                 program.end()
                 program.turn()
