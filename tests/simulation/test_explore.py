@@ -72,3 +72,40 @@ def test_acknowledgements_come_together_or_alone() -> None:
     delayed = [acknowledgements(seed, 2000) for seed in range(10)]
     assert len(set(delayed)) > 2, delayed
     assert min(delayed) < 10
+
+
+def test_what_pytest_calls_failed_is_a_failure() -> None:
+    def test(fabric: Fabric) -> None:
+        if fabric.seed == 3:
+            with pytest.raises(hca.VerbsError):
+                pass
+
+    with pytest.raises(ExploreError, match="seed 3 fails: Failed: DID NOT RAISE"):
+        explore(test, 5)
+
+
+def test_a_failure_is_told_though_the_run_broke_rules_too() -> None:
+    def test(fabric: Fabric) -> None:
+        fabric.watch_memory()
+        a, b = pair(fabric)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        a.buffer[:5] = b"later"
+        raise AssertionError("mine")
+
+    with pytest.raises(ExploreError, match="seed 1 fails: AssertionError: mine"):
+        explore(test, 5)
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, pytest.skip.Exception])
+def test_what_ends_a_test_ends_all_runs(ends: type[BaseException]) -> None:
+    seen: list[Fabric] = []
+
+    def test(fabric: Fabric) -> None:
+        seen.append(fabric)
+        fabric.host()
+        raise ends
+
+    with pytest.raises(ends):
+        explore(test, 5)
+    (fabric,) = seen
+    assert fabric.devices[0].closed

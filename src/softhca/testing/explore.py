@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -68,15 +69,26 @@ def _run(test: Test, seed: int, order: _Order, allowed: frozenset[tuple[str, int
     """Runs the test; with `allowed`, faults strike those matches only."""
     error: BaseException | None = None
     fabric = Fabric(seed, jitter_ns=order.jitter_ns, ack_delay_ns=order.ack_delay_ns)
-    with fabric:
-        fabric.faults.allowed = allowed
-        try:
-            test(fabric)
-            fabric.check()
-        except Exception as failed:
-            error = failed
+    fabric.faults.allowed = allowed
+    try:
+        test(fabric)
+        fabric.check()
+    except BaseException as raised:
+        if not _is_failure(raised):
+            raise
+        error = raised
+    finally:
         strikes = tuple(fabric.faults.strikes())
+        fabric.close()
     return _Run(error, strikes, fabric)
+
+
+def _is_failure(raised: BaseException) -> bool:
+    """False for what ends all runs: an interrupt, and what pytest calls skipped."""
+    pytest = sys.modules.get("pytest")
+    if pytest is not None and isinstance(raised, pytest.fail.Exception):
+        return not isinstance(raised, pytest.xfail.Exception)
+    return isinstance(raised, Exception)
 
 
 def _same(one: BaseException, other: BaseException | None) -> bool:
