@@ -213,3 +213,15 @@ def test_requests_that_are_refused_are_not_watched() -> None:
         for _ in range(256):
             assert a.next().ok
         a.buffer[:100] = b"x" * 100
+
+
+def test_hosts_that_are_added_later_are_watched_too() -> None:
+    with Fabric() as fabric:
+        fabric.watch_memory()
+        a, b = pair(fabric)
+        b.qp.post_recv(hca.Recv(b.mr[:100]))
+        a.qp.post_send(hca.Send(a.mr[:100], signaled=True))
+        a.buffer[7] = 1
+        a.next()
+        with pytest.raises(RaceError, match=r"byte 7 of the buffer .* changed before"):
+            fabric.check()

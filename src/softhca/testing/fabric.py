@@ -12,6 +12,8 @@ from softhca.testing.links import shape_of
 from softhca.testing.races import MemoryWatch
 from softhca.testing.virtual_time import VirtualTime
 from softhca.verbs.checks import unsigned
+from softhca.verbs.device import Device
+from softhca.verbs.gid import GIDLike
 
 E = TypeVar("E")
 
@@ -70,7 +72,7 @@ class Fabric(VirtualTime):
         self._invariants = Invariants()
 
     def watch_memory(self, *, poison: bool = False) -> MemoryWatch:
-        """Looks for races on registered memory from now on, on the hosts that there are.
+        """Looks for races on registered memory from now on, on all hosts.
 
         `check`, and leaving the `with` block, raise what was found. It costs a comparison of all
         buffers under way at each step.
@@ -81,6 +83,14 @@ class Fabric(VirtualTime):
         """
         self._watch = MemoryWatch(self, poison)
         return self._watch
+
+    def host(
+        self, name: str | None = None, *, gid: GIDLike | None = None, **options: Any
+    ) -> Device:
+        device = super().host(name, gid=gid, **options)
+        if self._watch is not None:
+            self._watch.add(device)
+        return device
 
     # --- what faults need
 

@@ -96,7 +96,7 @@ def _region_of(part: Any) -> MR | None:
 
 
 class MemoryWatch:
-    """Watches the memory of all hosts that a fabric has when it is made.
+    """Watches the memory of all hosts of a fabric.
 
     Attributes:
         races: What was found, in order.
@@ -108,14 +108,19 @@ class MemoryWatch:
         self._poison = poison
         self._sends: dict[Place, deque[_Posted]] = {}
         self._receives: dict[Place, deque[_Posted]] = {}
-        self._regions = [Regions(device) for device in fabric.devices]
+        self._regions: list[Regions] = []
         self._seen = len(fabric.trace)
         self._writes: list[tuple[Record, Place, int]] = []
         self._senders: dict[int, tuple[Place, int]] = {}
         self._open_wrs: dict[Place, deque[tuple[int, bool, int]]] = {}
         self._numbers = 0
-        for host, device in enumerate(fabric.devices):
-            self._watch(host, device)
+        for device in fabric.devices:
+            self.add(device)
+
+    def add(self, device: Device) -> None:
+        """Watches one host more: the fabric's next."""
+        self._regions.append(Regions(device))
+        self._watch(len(self._regions) - 1, device)
 
     def _watch(self, host: int, device: Device) -> None:
         hca: Any = device.adapter
