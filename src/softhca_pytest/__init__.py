@@ -176,7 +176,7 @@ def pytest_runtest_makereport(
     """Attaches seed, command, trace and capture to the report of a test that failed."""
     report = yield
     fabric = getattr(item, "_rdma_fabric", None)
-    if fabric is not None and call.when == "call" and report.failed:
+    if fabric is not None and report.failed and not getattr(item, "_rdma_failed", False):
         item._rdma_failed = True  # type: ignore[attr-defined]
         report.sections.append(("rdma", _story(item, fabric)))
     return report
@@ -195,14 +195,24 @@ def _story(item: pytest.Item, fabric: Fabric) -> str:
     shown = lines[:1] + lines[1:][-_SHOWN_LINES:]
     if len(lines) > _SHOWN_LINES + 1:
         shown.insert(1, f"{'':12}  ... {len(lines) - _SHOWN_LINES - 1} lines before")
-    plain = re.sub(r"\[seed\d+\]$", "", item.nodeid)
     # One run of the same kind, since exploration permutes what a plain run leaves in order.
     explored = " --rdma-explore=1" if hasattr(item, "_rdma_explored") else ""
     return "\n".join(
         [
             f"seed {fabric.seed}, {fabric.now_ns} ns of virtual time",
-            f"again: pytest '{plain}' --rdma-seed={fabric.seed}{explored}",
+            f"again: pytest '{_without_seed(item)}' --rdma-seed={fabric.seed}{explored}",
             *(f"saved: {file}" for file in files),
             *shown,
         ]
     )
+
+
+def _without_seed(item: pytest.Item) -> str:
+    """The test's name if one seed is given, and so none is a parameter of it."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or "rdma_seed" not in callspec.params:
+        return item.nodeid
+    seed = f"seed{callspec.params['rdma_seed']}"
+    name, _, rest = item.nodeid.rpartition("[")
+    left = re.sub(rf"(^|-){seed}(?=-|$)", "", rest.removesuffix("]"), count=1).removeprefix("-")
+    return f"{name}[{left}]" if left else name

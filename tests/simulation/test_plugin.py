@@ -102,6 +102,22 @@ def test_a_failure_tells_its_seed_and_trace(tmp_path: Path) -> None:
 def test_leaks_are_named(tmp_path: Path) -> None:
     printed = run(tmp_path, "-k", "test_leaks")
     assert re.search(r"left open: <PD 1> of h1", printed), printed
+    assert re.search(r"again: pytest 'test_user.py::test_leaks' --rdma-seed=\d+\n", printed)
+
+
+@pytest.mark.parametrize("more", ["before", "behind"])
+def test_the_command_names_a_test_that_there_is(tmp_path: Path, more: str) -> None:
+    marks = ["@pytest.mark.rdma(runs=2)", "@pytest.mark.parametrize('word', ['a', 'b-c'])"]
+    if more == "before":
+        marks.reverse()
+    (tmp_path / "test_words.py").write_text(
+        "\n".join(["import pytest", *marks, "def test_it(rdma_device, word): assert word == 'a'"])
+    )
+    printed = run(tmp_path, "test_words.py")
+    again = re.findall(r"again: pytest '(.*)' (--rdma-seed=\d+)\n", printed)
+    assert len(again) == 2, printed
+    for name, seed in again:
+        assert "1 failed" in run(tmp_path, name, seed)
 
 
 def test_explore_shrinks(tmp_path: Path) -> None:
