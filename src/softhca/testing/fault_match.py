@@ -78,7 +78,9 @@ def opcodes_of(opcode: Opcodes) -> list[int]:
         VerbsError: EINVAL, for one that names no opcode.
     """
     codes: set[int] = set()
-    for name in [opcode] if isinstance(opcode, str) else opcode:
+    for name in [opcode] if isinstance(opcode, str) else listed("opcode", opcode, "a name"):
+        if not isinstance(name, str):
+            raise TypeError(f"opcode must be a name, or several, not {type(name).__name__}")
         found = fnmatch.filter(_OPCODES, name.upper())
         if not found:
             near = difflib.get_close_matches(name.upper(), _OPCODES, 3, 0.5)
@@ -90,8 +92,23 @@ def opcodes_of(opcode: Opcodes) -> list[int]:
     return sorted(codes)
 
 
-def _span(argument: str, span: Span, bits: int) -> tuple[int, int]:
-    first, last = span if isinstance(span, tuple) else (span, span)
+def listed(argument: str, given: Any, what: str) -> Iterable[Any]:
+    """Returns `given` if it is several; TypeError with the argument's name if not."""
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{argument} must be {what}, or several, not {type(given).__name__}")
+    return given
+
+
+def span_of(argument: str, span: Span, bits: int) -> tuple[int, int]:
+    """The first and the last of a range, or of one number.
+
+    Raises:
+        VerbsError: EINVAL, if it has other than two ends, or one that does not fit the bits.
+    """
+    ends = span if isinstance(span, tuple) else (span, span)
+    if len(ends) != 2:
+        raise _refuse(argument, span, "must be a number, or the first and the last")
+    first, last = ends
     return unsigned(argument, first, bits), unsigned(argument, last, bits)
 
 
@@ -110,7 +127,8 @@ def _gid(argument: str, where: GIDLike) -> GID:
 def _set_counts(rule: _adapter.FaultRule, match: Match) -> None:
     if "nth" in match:
         nth = match["nth"]
-        rule.nth = [unsigned("nth", n, 63) for n in ([nth] if isinstance(nth, int) else nth)]
+        several = [nth] if isinstance(nth, int) else listed("nth", nth, "an integer")
+        rule.nth = [unsigned("nth", n, 63) for n in several]
         if not rule.nth or min(rule.nth) == 0:
             raise _refuse("nth", nth, "must be 1 or more: this can match nothing")
     for name in ("every", "times"):
@@ -159,8 +177,8 @@ def rule_of(match: Match, now_ns: int, link_number: Callable[[Any], int]) -> _ad
         destination = given
     if destination is not None:
         rule.set_destination(destination.raw)
-    first_psn, last_psn = _span("psn", match.get("psn", (0, 0xFFFFFF)), 24)
-    least, most = _span("size", match.get("size", (0, 0xFFFFFFFF)), 32)
+    first_psn, last_psn = span_of("psn", match.get("psn", (0, 0xFFFFFF)), 24)
+    least, most = span_of("size", match.get("size", (0, 0xFFFFFFFF)), 32)
     if least > most or most < _SMALLEST:
         raise _refuse("size", match.get("size"), "can match no packet: they have 16 bytes or more")
     from_ns = unsigned("from_ns", match.get("from_ns", 0), 64)

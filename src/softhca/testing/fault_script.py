@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import errno
+import fnmatch
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from softhca import _adapter
 from softhca._adapter import CorruptPart, FaultAction
-from softhca.testing.fault_match import Match, address_of, opcodes_of, rule_of
+from softhca.testing.fault_match import Match, address_of, opcodes_of, rule_of, span_of
 from softhca.testing.fault_packet import FaultPacket
 from softhca.testing.links import link_number
 from softhca.testing.resource_faults import ResourceFaults
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.errors import VerbsError
 
 if TYPE_CHECKING:
@@ -36,13 +37,7 @@ _PARTS = {
 }
 # What a receive is needed for, by its last or only packet.
 _TAKES_A_RECEIVE = ("RC_SEND*", "RC_*WITH_IMMEDIATE", "XRC_SEND*", "XRC_*WITH_IMMEDIATE")
-_REQUESTS = (
-    "RC_SEND*",
-    "RC_RDMA_WRITE*",
-    "RC_RDMA_READ_REQUEST",
-    "RC_COMPARE_SWAP",
-    "RC_FETCH_ADD",
-)
+_NO_REQUESTS = ("*ACKNOWLEDGE", "*_RESPONSE_*")
 NAKS = {
     "sequence": 0x60,
     "invalid_request": 0x61,
@@ -149,7 +144,8 @@ class PacketFaults:
             setattr(rule, name, value)
         # Of the fault's place and the seed alone: what another fault draws changes nothing here.
         rule.seed = (self._seed * 0x9E3779B97F4A7C15 + len(self.all) * 0xD1B54A32D192ED03) % 2**64
-        rule.name = match.get("name", f"{word} #{len(self.all) + 1}")
+        name = match.get("name", f"{word} #{len(self.all) + 1}")
+        rule.name = instance("name", name, str)
         if self.allowed is not None:
             rule.set_only([number for name, number in self.allowed if name == rule.name])
         fault = Fault(self._holder, self._holder.add_fault(rule), rule.name)
@@ -183,14 +179,10 @@ class PacketFaults:
 
     def delay(self, delay_ns: int | tuple[int, int], **match: Unpack[Match]) -> Fault:
         """Lets packets come later, by a time or by one drawn between two."""
-        least, most = delay_ns if isinstance(delay_ns, tuple) else (delay_ns, delay_ns)
-        return self._add(
-            FaultAction.DELAY,
-            match,
-            "delay",
-            delay_ns=unsigned("delay_ns", least, 63),
-            most_delay_ns=unsigned("delay_ns", most, 63),
-        )
+        least, most = span_of("delay_ns", delay_ns, 63)
+        if least > most:
+            raise VerbsError(errno.EINVAL, "delay_ns", delay_ns, "must be the least, then the most")
+        return self._add(FaultAction.DELAY, match, "delay", delay_ns=least, most_delay_ns=most)
 
     def reorder(self, by: int = 4, **match: Unpack[Match]) -> Fault:
         """Holds packets until one to `by` later ones of the link have overtaken them."""
@@ -256,7 +248,10 @@ class PacketFaults:
 
     def mute(self, host: Device | GIDLike, **match: Unpack[Match]) -> Fault:
         """Loses all that a host sends: it hears, and says nothing."""
-        return self._add(FaultAction.DROP, {"source": address_of("host", host), **match}, "mute")
+        if "source" in match:
+            rule = "is the host that is muted: drop() takes any"
+            raise VerbsError(errno.EINVAL, "source", match["source"], rule)
+        return self._add(FaultAction.DROP, {**match, "source": address_of("host", host)}, "mute")
 
     def cnp(self, **match: Unpack[Match]) -> Fault:
         """Sends a congestion notification back for packets, which arrive.
@@ -278,6 +273,9 @@ class PacketFaults:
         """
         code = unsigned("timer_code", timer_code, 5)
         _demand_no_link(match)
+        _demand_requests(match)
+        if "times" in match:
+            raise VerbsError(errno.EINVAL, "times", match["times"], "is called tries here")
         chosen: Match = {"opcode": _TAKES_A_RECEIVE, **match, "times": tries}
         return self._add_at_arrival(FaultAction.ANSWER, chosen, "rnr", syndrome=0x20 | code)
 
@@ -291,7 +289,8 @@ class PacketFaults:
         if kind not in NAKS:
             raise VerbsError(errno.EINVAL, "kind", kind, f"must be one of {', '.join(NAKS)}")
         _demand_no_link(match)
-        chosen: Match = {"opcode": _REQUESTS, **match}
+        _demand_requests(match)
+        chosen: Match = {"opcode": _requests(("RC_*", "XRC_*")), **match}
         return self._add_at_arrival(FaultAction.ANSWER, chosen, f"nak {kind}", syndrome=NAKS[kind])
 
     def _add_at_arrival(
@@ -352,6 +351,23 @@ def _demand_payload(opcode: Any) -> None:
         raise VerbsError(errno.EINVAL, "opcode", opcode, "carries no payload: can match nothing")
 
 
+def _requests(opcode: Any) -> list[str]:
+    """Names of those opcodes that a responder answers."""
+    names = [_adapter.opcode_name(code) for code in opcodes_of(opcode)]
+    return [
+        name
+        for name in names
+        if name.startswith(("RC_", "XRC_"))
+        and not any(fnmatch.fnmatchcase(name, other) for other in _NO_REQUESTS)
+    ]
+
+
+def _demand_requests(match: Match) -> None:
+    if "opcode" in match and not _requests(match["opcode"]):
+        rule = "is no request that is answered: can match nothing"
+        raise VerbsError(errno.EINVAL, "opcode", match["opcode"], rule)
+
+
 def _demand_no_link(match: Match) -> None:
     if "link" in match:
         rule = "is not for what answers a request in the responder's place: give destination"
@@ -364,6 +380,12 @@ class FabricFaults(PacketFaults, ResourceFaults):
     def __init__(self, fabric: Fabric) -> None:
         super().__init__(fabric, fabric.seed)
         self._fabric: Fabric = weakref.proxy(fabric)
+
+    def _with_guard(self, match: Match) -> Match:
+        if "on" in match:
+            rule = "is for real adapters: in a fabric give source or destination"
+            raise VerbsError(errno.EINVAL, "on", match["on"], rule)
+        return super()._with_guard(match)
 
     def _now_ns(self) -> int:
         return int(self._fabric.now_ns)

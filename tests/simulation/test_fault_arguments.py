@@ -1,0 +1,66 @@
+"""Faults whose words contradict each other, or are none."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import softhca as hca
+from softhca.testing import Fabric, FabricFaults
+
+from .ends import pair
+
+
+@pytest.mark.parametrize(
+    ("argument", "asked"),
+    [
+        ("on", lambda faults: faults.drop(on="receive")),
+        ("on", lambda faults: faults.script(list, on="send")),
+        ("opcode", lambda faults: faults.rnr(opcode="RC_ACKNOWLEDGE")),
+        ("opcode", lambda faults: faults.rnr(opcode="UD_*")),
+        ("opcode", lambda faults: faults.nak("sequence", opcode="*_READ_RESPONSE_*")),
+        ("times", lambda faults: faults.rnr(2, times=5)),
+        ("source", lambda faults: faults.mute("10.0.0.1", source="10.0.0.2")),
+        ("delay_ns", lambda faults: faults.delay((5000, 1000))),
+        ("delay_ns", lambda faults: faults.delay((1, 2, 3))),
+        ("psn", lambda faults: faults.drop(psn=(1, 2, 3))),
+        ("size", lambda faults: faults.drop(size=())),
+    ],
+)
+def test_words_that_contradict_each_other(
+    argument: str, asked: Callable[[FabricFaults], object]
+) -> None:
+    with Fabric() as fabric:
+        fabric.hosts(2)
+        with pytest.raises(hca.VerbsError) as raised:
+            asked(fabric.faults)
+        assert (raised.value.errno, raised.value.argument) == (errno.EINVAL, argument)
+        assert not fabric.faults.all
+
+
+@pytest.mark.parametrize("match", [{"opcode": 5}, {"opcode": [5]}, {"nth": 1.5}, {"name": 5}])
+def test_words_of_another_type_are_refused_by_name(match: dict[str, Any]) -> None:
+    (argument,) = match
+    with Fabric() as fabric, pytest.raises(TypeError, match=f"^{argument} must be "):
+        fabric.faults.drop(**match)
+
+
+def test_a_port_stays_up_if_the_time_is_refused() -> None:
+    with Fabric() as fabric:
+        host = fabric.host()
+        with pytest.raises(hca.VerbsError, match="for_ns"):
+            fabric.faults.port_down(host, for_ns=-1)
+        assert host.query_port().state is hca.PortState.ACTIVE
+
+
+def test_a_nak_answers_every_kind_of_request() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        nak = fabric.faults.nak("remote_operation", times=1)
+        word = a.mr[:8]
+        a.qp.post_send(hca.AtomicWrite(word, remote=b.mr.remote()[:8], signaled=True))
+        assert a.next().status is hca.WcStatus.REM_OP_ERR
+        assert nak.struck == 1
