@@ -158,3 +158,17 @@ def test_a_completion_queue_that_overflows() -> None:
         assert a.poll() == []
         noted = [r.text for r in fabric.trace if "overflows" in r.text]
         assert len(noted) == 1
+
+
+def test_refusals_end_in_any_order() -> None:
+    with Fabric() as fabric:
+        host = fabric.host()
+        first = fabric.faults.refuse("alloc_pd", errno.ENOMEM, nth=None)
+        second = fabric.faults.refuse("alloc_pd", errno.EPERM, nth=None)
+        first.remove()
+        with pytest.raises(hca.VerbsError) as raised:
+            host.alloc_pd()
+        assert raised.value.errno == errno.EPERM
+        second.remove()
+        host.alloc_pd().close()
+        assert (first.calls, second.calls) == (0, 1)

@@ -6,17 +6,18 @@ import errno
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from softhca.testing.fault_match import listed
 from softhca.testing.trouble import fail_device, set_gid, set_port
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.cq import CQ
 from softhca.verbs.enums import QPState
 from softhca.verbs.errors import VerbsError
+from softhca.verbs.qp import QP
 
 if TYPE_CHECKING:
     from softhca.testing.fabric import Fabric
-    from softhca.verbs.cq import CQ
     from softhca.verbs.device import Device
     from softhca.verbs.gid import GIDLike
-    from softhca.verbs.qp import QP
 
 # Verbs by the names that programs know, and what the adapter calls them: each may have several
 # entrances.
@@ -71,6 +72,7 @@ class Refusal:
         self._errno = number
         self._nth = nth
         self._undo: list[Callable[[], None]] = []
+        self._ended = False
 
     def _is_due(self) -> bool:
         self.calls += 1
@@ -88,7 +90,7 @@ class Refusal:
         behind = getattr(hca, native)
 
         def refuse(*arguments: Any, **options: Any) -> Any:
-            if self._is_due():
+            if not self._ended and self._is_due():
                 name = errno.errorcode[self._errno]
                 told = f"fault: {self.verb} call {self.calls} refused with {name}"
                 fabric._native.note(fabric.host_number(device) + 1, told)
@@ -109,6 +111,7 @@ class Refusal:
 
     def remove(self) -> None:
         """Ends it."""
+        self._ended = True  # Who stands before the verb still calls it, if he came later.
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
@@ -153,7 +156,7 @@ class ResourceFaults:
             raise VerbsError(errno.EINVAL, "error", error, "must be an errno")
         calls = None
         if nth is not None:
-            numbers = [nth] if isinstance(nth, int) else list(nth)
+            numbers = [nth] if isinstance(nth, int) else listed("nth", nth, "an integer")
             calls = frozenset(unsigned("nth", number, 63) for number in numbers)
             if not calls or 0 in calls:
                 raise VerbsError(errno.EINVAL, "nth", nth, "must be 1 or more: can strike nothing")
@@ -184,18 +187,18 @@ class ResourceFaults:
         self, host: Device, *, at_ns: int | None = None, for_ns: int | None = None
     ) -> None:
         """Takes a host's port down, for a time or for good."""
-        begin = self._fabric.now_ns if at_ns is None else at_ns
+        begin = self._fabric.now_ns if at_ns is None else unsigned("at_ns", at_ns, 62)
+        span = None if for_ns is None else unsigned("for_ns", for_ns, 62)
         self._at(host, at_ns, "port down", lambda: set_port(host, active=False))
-        if for_ns is not None:
-            end = begin + unsigned("for_ns", for_ns, 62)
-            self._at(host, end, "port up", lambda: set_port(host, active=True))
+        if span is not None:
+            self._at(host, begin + span, "port up", lambda: set_port(host, active=True))
 
     def cq_overflow(self, cq: CQ, *, at_ns: int | None = None) -> None:
         """Makes a completion queue overflow, as if it were full: CQ_ERR, and its queue pairs fail.
 
         What waits in it can still be polled; what comes later is lost.
         """
-        hca = cq.device.adapter
+        hca = instance("cq", cq, CQ).device.adapter
         self._at(cq.device, at_ns, f"{cq!r} overflows", lambda: hca.overflow_cq(cq.handle))
 
     def gid_change(
@@ -212,4 +215,10 @@ class ResourceFaults:
         """Takes a queue pair to RESET, or to ERR, behind its program's back: a peer that died."""
         if to not in (QPState.RESET, QPState.ERR):
             raise VerbsError(errno.EINVAL, "to", to, "must be RESET or ERR")
-        self._at(qp.device, at_ns, f"{qp!r} to {to.name}", lambda: qp.modify(qp_state=to))
+        state = QPState(to)
+        self._at(
+            instance("qp", qp, QP).device,
+            at_ns,
+            f"{qp!r} to {state.name}",
+            lambda: qp.modify(qp_state=state),
+        )
