@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -188,3 +189,24 @@ def test_stepping_back_to_a_point() -> None:
         assert not fabric.step()
     assert last > 10
     assert when > 0
+
+
+def test_a_damaged_trace_is_told(tmp_path: Path) -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        a.qp.post_send(hca.Write(a.mr[:9], remote=b.mr.remote(), signaled=True))
+        a.next()
+        fabric.trace.save(tmp_path / "good.trace")
+    good = (tmp_path / "good.trace").read_bytes()
+    damaged = tmp_path / "damaged.trace"
+    told = 0
+    for at in range(len(good)):
+        damaged.write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :])
+        try:
+            SavedTrace(damaged)
+        except ValueError:
+            told += 1
+    assert told > len(good) // 2  # All but the file name and the like in the head.
+    damaged.write_bytes(gzip.compress(gzip.decompress(good).replace(b'"hosts"', b'"guests"')))
+    with pytest.raises(ValueError, match="is no trace"):
+        SavedTrace(damaged)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from softhca.testing.record_text import packet_text
 _FORMAT = "softhca trace 1"
 _ROUTE = ("udp_source_port", "identification", "traffic_class", "hop_limit", "flow_label")
 _LINKTYPE_RAW = 101  # IP packets without a link layer.
+# What reading a file raises that is another, or damaged.
+_NO_TRACE = (gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError, TypeError, KeyError)
 
 
 def save_records(path: Path, hosts: Sequence[str], records: Iterable[Record]) -> None:
@@ -58,7 +61,7 @@ def load_records(path: Path) -> tuple[list[str], list[Record]]:
             if not isinstance(head, dict) or head.get("format") != _FORMAT:
                 raise ValueError(f"{path}: is no trace of this format")
             return list(head["hosts"]), [_record(json.loads(line)) for line in lines]
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError, TypeError) as error:
+    except _NO_TRACE as error:
         raise ValueError(f"{path}: is no trace: {error}") from None
 
 
