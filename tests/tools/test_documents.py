@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from softhca.tools.main import COMMANDS
+
 TOP = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
 
@@ -102,6 +104,20 @@ def test_the_guides_examples_run_in_their_order(document: Path, tmp_path: Path) 
     program = tmp_path / "guide.py"
     program.write_text("\n".join(code_blocks(document, "python")))
     run_python(str(program), cwd=tmp_path)
+
+
+def test_the_guide_to_testing_prints_what_it_says(tmp_path: Path) -> None:
+    guide = TOP / "docs" / "guide" / "testing.md"
+    program = tmp_path / "guide.py"
+    program.write_text("\n".join(code_blocks(guide, "python")))
+    printed = [line.rstrip() for line in run_python(str(program), cwd=tmp_path).splitlines()]
+    (told,) = [block for block in code_blocks(guide, "text") if block.startswith("seed ")]
+    assert printed[-3:] == told.splitlines()
+
+
+def test_the_readme_lists_every_command() -> None:
+    listed = re.findall(r"^\| `softhca (\w+)", (TOP / "README.md").read_text(), re.M)
+    assert sorted(listed) == sorted(command.name for command in COMMANDS)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(TOP)))
