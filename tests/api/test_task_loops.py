@@ -113,6 +113,28 @@ def test_a_loop_that_was_closed_under_a_task_is_no_obstacle(real: Pair) -> None:
     real.completions(real.b, 2)
 
 
+def test_a_completion_passes_by_a_task_whose_loop_was_closed(real: Pair) -> None:
+    near, far = real.connected(max_send_wr=8, max_recv_wr=8)
+    loop = asyncio.new_event_loop()
+    tasks = []
+
+    async def begin() -> None:
+        tasks.append(asyncio.ensure_future(real.b.cq.next()))
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(begin())
+    loop.close()
+    far.post_recv(Recv(wr_id=7))
+
+    async def body() -> int:
+        async with asyncio.timeout(60):
+            (await near.send()).raise_for_status()
+            return (await real.b.cq.next()).wr_id
+
+    assert asyncio.run(body()) == 7
+    tasks[0]._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
 def test_two_loops_at_once_are_refused_by_name(real: Pair) -> None:
     near, far = real.connected(max_send_wr=8, max_recv_wr=8)
     waiting = threading.Event()

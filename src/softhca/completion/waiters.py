@@ -51,11 +51,10 @@ class AsyncioWaiter:
             return self._settle_later(future.set_result, result)
         if future.done():
             return False
-        # Not suppress(), which costs more than the rest.
-        try:  # noqa: SIM105
+        try:
             future.set_result(result)
         except RuntimeError:  # The loop was closed under its tasks.
-            pass
+            return False
         return True
 
     def fail(self, error: BaseException) -> bool:
@@ -65,8 +64,10 @@ class AsyncioWaiter:
             return self._settle_later(future.set_exception, error)
         if future.done():
             return False
-        with suppress(RuntimeError):
+        try:
             future.set_exception(error)
+        except RuntimeError:
+            return False
         return True
 
     def _settle_later(self, settle: Callable[[Any], None], value: Any) -> bool:
@@ -74,8 +75,10 @@ class AsyncioWaiter:
             if not self._future.done():
                 settle(value)
 
-        with suppress(RuntimeError):  # The loop is closed.
+        try:
             self._loop.call_soon_threadsafe(later)
+        except RuntimeError:  # The loop is closed.
+            return False
         return not self._future.done()
 
     def is_over(self) -> bool:
