@@ -187,11 +187,14 @@ void bind_icrc(nb::module_& module) {
 void bind_ip(nb::module_& module) {
   module.def(
       "encode_ip_udp",
-      [](const Route& route, std::size_t datagram_bytes) {
+      [](const Route& route, std::size_t datagram_bytes, std::optional<nb::bytes> datagram) {
         std::array<std::uint8_t, 48> out{};
-        return bytes_of({out.data(), encode_ip_udp(route, datagram_bytes, out)});
+        const ByteSpan headers(out.data(), encode_ip_udp(route, datagram_bytes, out));
+        if (datagram && !route.is_ipv4()) store_udp_checksum(headers, view_of(*datagram));
+        return bytes_of(headers);
       },
-      nb::arg("route"), nb::arg("datagram_bytes"), "IP and UDP headers for so many bytes.");
+      nb::arg("route"), nb::arg("datagram_bytes"), nb::arg("datagram") = nb::none(),
+      "IP and UDP headers for so many bytes; over IPv6 with the UDP checksum, if they are given.");
   module.def(
       "encode_grh",
       [](const Route& route, std::size_t datagram_bytes) {

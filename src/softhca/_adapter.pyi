@@ -1109,8 +1109,10 @@ def crc32_by_table(bytes: bytes, crc: int = 0) -> int:
 def crc32_routine() -> str:
     """Name of the routine that crc32 uses on this CPU."""
 
-def encode_ip_udp(route: Route, datagram_bytes: int) -> bytes:
-    """IP and UDP headers for so many bytes."""
+def encode_ip_udp(route: Route, datagram_bytes: int, datagram: bytes | None = None) -> bytes:
+    """
+    IP and UDP headers for so many bytes; over IPv6 with the UDP checksum, if they are given.
+    """
 
 def encode_grh(route: Route, datagram_bytes: int) -> bytes:
     """The 40 bytes in front of a UD payload."""

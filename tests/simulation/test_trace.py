@@ -15,7 +15,7 @@ import softhca as hca
 from softhca.testing import Fabric, SavedTrace, What
 from softhca.testing.record_text import record_text
 
-from .ends import End, pair
+from .ends import End, connected, pair
 
 
 def scene(fabric: Fabric) -> tuple[End, End]:
@@ -210,3 +210,17 @@ def test_a_damaged_trace_is_told(tmp_path: Path) -> None:
     damaged.write_bytes(gzip.compress(gzip.decompress(good).replace(b'"hosts"', b'"guests"')))
     with pytest.raises(ValueError, match="is no trace"):
         SavedTrace(damaged)
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="needs tshark")
+def test_tshark_finds_nothing_wrong_over_ipv6(tmp_path: Path) -> None:
+    with Fabric() as fabric:
+        hosts = [fabric.host(gid=f"fd00::{number}") for number in (1, 2)]
+        a, b = connected(fabric, *hosts)
+        a.qp.post_send(hca.Write(a.mr[:5001], remote=b.mr.remote(), signaled=True))
+        assert a.next().ok
+        fabric.trace.save(tmp_path / "run.pcapng")
+    command = ["tshark", "-r", str(tmp_path / "run.pcapng"), "-o", "udp.check_checksum:TRUE"]
+    fields = ["-T", "fields", "-e", "udp.checksum.status", "-e", "ipv6.dst"]
+    shown = subprocess.run([*command, *fields], capture_output=True, text=True)
+    assert set(shown.stdout.split("\n")) == {"1\tfd00::1", "1\tfd00::2", ""}  # 1: good.

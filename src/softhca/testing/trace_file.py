@@ -94,7 +94,7 @@ def pcapng_of(hosts: Sequence[str], records: Iterable[Record]) -> bytes:
             continue
         name = hosts[r.host] if r.host is not None else "the fabric"
         comment = "; ".join([f"{name} sends {packet_text(r)}", *fates.get(r.packet, [])])
-        data = _adapter.encode_ip_udp(r.route, len(r.data)) + r.data
+        data = _adapter.encode_ip_udp(r.route, len(r.data), r.data) + r.data
         head = struct.pack("<IIIII", 0, r.at_ns >> 32, r.at_ns & 0xFFFFFFFF, len(data), len(data))
         body = head + data + bytes(-len(data) % 4)
         out.append(_block(6, body + _option(1, comment.encode()) + bytes(4)))
