@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <limits>
 #include <optional>
 
@@ -207,6 +208,17 @@ class Server {
   const nb::type_object wc_class_;
 };
 
+// Looks at signals now and then, so that Ctrl-C ends a wait for a callback that does not return.
+void wait_for_others(CompletionWork& work, std::uint32_t cq) {
+  const auto waited = [&] {
+    const GilReleased released;
+    return work.wait_for_others(cq, std::chrono::milliseconds(50));
+  };
+  while (!waited()) {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
 }  // namespace
 
 void bind_callbacks(nb::module_& module, HcaClass& hca) {
@@ -221,8 +233,7 @@ void bind_callbacks(nb::module_& module, HcaClass& hca) {
   nb::class_<CompletionWork>(module, "CompletionWork", "Queues that wait to be processed.")
       .def("add", &CompletionWork::add, nb::arg("cq"))
       .def("remove", &CompletionWork::remove, nb::arg("cq"))
-      .def("wait_for_others", &CompletionWork::wait_for_others, nb::arg("cq"),
-           nb::call_guard<GilReleased>())
+      .def("wait_for_others", &wait_for_others, nb::arg("cq"))
       .def("would_wait_for_caller", &CompletionWork::would_wait_for_caller, nb::arg("cq"))
       .def("claim_first_thread", &CompletionWork::claim_first_thread)
       .def("thread_failed", &CompletionWork::thread_failed)

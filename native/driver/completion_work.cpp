@@ -103,11 +103,12 @@ bool CompletionWork::is_with_others(std::uint32_t cq) const {
   });
 }
 
-void CompletionWork::wait_for_others(std::uint32_t cq) {
+bool CompletionWork::wait_for_others(std::uint32_t cq, std::chrono::milliseconds longest) {
   std::unique_lock lock(mutex_);
-  if (!is_with_others(cq) || !wait_graph().waits({this, cq})) return;
-  given_back_.wait(lock, [&] { return !is_with_others(cq); });
+  if (!is_with_others(cq) || !wait_graph().waits({this, cq})) return true;
+  const bool gone = given_back_.wait_for(lock, longest, [&] { return !is_with_others(cq); });
   wait_graph().waits_no_more({this, cq});
+  return gone;
 }
 
 bool CompletionWork::would_wait_for_caller(std::uint32_t cq) {

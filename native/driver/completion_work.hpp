@@ -35,8 +35,8 @@ class CompletionWork final : public CompletionSink {
   void remove(std::uint32_t cq);
   // Waits until a queue is with no thread but the calling one, which is in a callback of it. Does
   // not wait for threads that wait here themselves for the caller: two callbacks that free each
-  // other's queues both go on.
-  void wait_for_others(std::uint32_t cq);
+  // other's queues both go on. False if it takes longer than `longest`.
+  bool wait_for_others(std::uint32_t cq, std::chrono::milliseconds longest);
   // True if the queue cannot go on while the calling thread is where it is: in a callback of it, or
   // in one of another queue for which there is the same thread only.
   bool would_wait_for_caller(std::uint32_t cq);

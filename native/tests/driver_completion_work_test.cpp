@@ -1,6 +1,7 @@
 // Who gets which queue, and who waits for whom, among threads that run callbacks.
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <thread>
 #include <vector>
@@ -58,7 +59,7 @@ TEST("driver: a queue that was removed is with nobody again, notified or not") {
   work.notify(1);
   work.give_back(1, true);
   CHECK_EQ(work.try_take().cq, 0u);
-  work.wait_for_others(1);
+  work.wait_for_others(1, std::chrono::hours(1));
 }
 
 TEST("driver: who frees a queue waits for others that have it, not for itself") {
@@ -69,7 +70,7 @@ TEST("driver: who frees a queue waits for others that have it, not for itself") 
   std::atomic<bool> given_back{false};
   std::thread callback([&] {
     CHECK_EQ(work.try_take().cq, 1u);
-    work.wait_for_others(1);
+    work.wait_for_others(1, std::chrono::hours(1));
     CHECK(work.would_wait_for_caller(1));
     CHECK(work.would_wait_for_caller(2));  // There is no other thread.
     step = 1;
@@ -81,7 +82,7 @@ TEST("driver: who frees a queue waits for others that have it, not for itself") 
   CHECK(!work.would_wait_for_caller(1));
   work.remove(1);
   step = 2;
-  work.wait_for_others(1);
+  work.wait_for_others(1, std::chrono::hours(1));
   CHECK(given_back.load());
   callback.join();
 }
@@ -103,7 +104,7 @@ void free_in_a_ring(std::size_t size) {
       until(arrived, static_cast<int>(size));
       CompletionWork& next = works[(i + 1) % size];
       next.remove(1);
-      next.wait_for_others(1);
+      next.wait_for_others(1, std::chrono::hours(1));
       ++left;
       works[i].give_back(1, false);
     });

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -236,3 +238,36 @@ def test_fork_in_a_callback() -> None:
         qp.post_recv([hca.Recv(cqe=Note(told, fork)), hca.Recv(cqe=Note(told))])
         told.wait(2)
         assert not failures
+
+
+@pytest.mark.parametrize("context", THREADED)
+def test_an_interrupt_ends_the_wait_for_a_callback(context: hca.PollContext) -> None:
+    with hca.open() as device:
+        cq = device.alloc_cq(64, poll_context=context)
+        qp = no_connection(device.alloc_pd(), cq)
+        told = Told()
+        inside, over = threading.Event(), threading.Event()
+
+        def wait(*_: object) -> None:
+            inside.set()
+            passes(over)
+
+        qp.post_recv(hca.Recv(cqe=Note(told, wait)))
+        assert passes(inside)
+        qp.close()
+
+        def interrupt() -> None:
+            while not cq.closed:
+                pass
+            os.kill(os.getpid(), signal.SIGINT)
+
+        other = threading.Thread(target=interrupt)
+        other.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                cq.free()
+        finally:
+            over.set()
+            other.join()
+        cq.free()  # Waits for the rest.
+        assert told.wr_ids == [0]
