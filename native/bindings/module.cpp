@@ -3,6 +3,8 @@
 #include "bindings/completion_type.hpp"
 #include "bindings/refusal.hpp"
 
+// The entry that nanobind makes; the one that Python knows is below.
+#define PyInit__adapter softhca_init_adapter
 NB_MODULE(_adapter, module) {
   using namespace softhca;
   module.doc() = "The native adapter. Private: `softhca` is the public face of it.";
@@ -33,4 +35,15 @@ NB_MODULE(_adapter, module) {
   bind_user_abi(module, hca);
   bind_quick_methods(module);
   bind_quick_requests(module);
+}
+#undef PyInit__adapter
+
+// Types and stand-ins are the process's: an import by another interpreter would take them away from
+// the main one.
+extern "C" NB_EXPORT PyObject* PyInit__adapter() {
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    PyErr_SetString(PyExc_ImportError, "softhca is for the main interpreter");
+    return nullptr;
+  }
+  return softhca_init_adapter();
 }
