@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +71,65 @@ def test_words_that_need_a_fabric() -> None:
     assert not hasattr(faults, "refuse")
 
 
+class Undecided:
+    """Neither true nor false, as arrays of NumPy are."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("neither")
+
+
+def written(a: hca.Device, b: hca.Device) -> hca.WC:
+    """The completion of a WRITE from one adapter to another."""
+    ends = []
+    for device in (a, b):
+        pd = device.alloc_pd()
+        cq = device.create_cq(16)
+        qp = pd.create_qp(hca.QPType.RC, send_cq=cq, recv_cq=cq)
+        buffer = bytearray(100)
+        ends.append((pd, cq, qp, buffer, pd.reg_mr(buffer)))
+    (_, cq, near, _, mr), (_, _, far, _, far_mr) = ends
+    near.connect(far.info())
+    far.connect(near.info())
+    near.post_send(hca.Write(mr[:], remote=far_mr.remote(), signaled=True))
+    while not (wcs := cq.poll()):
+        pass
+    for end in ends:
+        for one in (end[2], end[4], end[1], end[0]):
+            one.close()
+    return wcs[0]
+
+
+def raising_hook(about: object) -> None:
+    raise RuntimeError
+
+
+@pytest.mark.parametrize("hook", [None, raising_hook])
+@pytest.mark.parametrize(
+    ("word", "returned"),
+    [("drop", Undecided()), ("script", b"datagram"), ("script", [5]), ("script", [(b"", -1)])],
+)
+def test_what_a_function_may_not_return_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+    hook: Callable[[object], None] | None,
+    word: str,
+    returned: object,
+) -> None:
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", hook or (lambda about: told.append(about.object)))
+    faults = LinkFaults()
+
+    def function(packet: FaultPacket) -> Any:
+        return returned
+
+    if word == "drop":
+        faults.drop(where=function, nth=1, on="send")
+    else:
+        faults.script(function, nth=1, on="send")
+    with hca.open(faults=faults) as a, hca.open() as b:
+        assert written(a, b).ok
+    assert hook or told[0] is function
+
+
 def test_a_predicate_that_raises_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
     monkeypatch.setattr(sys, "unraisablehook", lambda about: told.append(about.exc_value))
@@ -79,19 +140,6 @@ def test_a_predicate_that_raises_is_reported(monkeypatch: pytest.MonkeyPatch) ->
 
     faults.drop(where=where, on="send")
     with hca.open(faults=faults) as a, hca.open() as b:
-        ends = []
-        for device in (a, b):
-            pd = device.alloc_pd()
-            cq = device.create_cq(16)
-            qp = pd.create_qp(hca.QPType.RC, send_cq=cq, recv_cq=cq)
-            buffer = bytearray(100)
-            ends.append((pd, cq, qp, buffer, pd.reg_mr(buffer)))
-        (_, cq, near, _, mr), (_, _, far, _, far_mr) = ends
-        near.connect(far.info())
-        far.connect(near.info())
-        near.post_send(hca.Write(mr[:], remote=far_mr.remote(), signaled=True))
-        while not (wcs := cq.poll()):
-            pass
-        assert wcs[0].ok
+        assert written(a, b).ok
     assert isinstance(told[0], ValueError)
     assert str(told[0]) == "RC_RDMA_WRITE_ONLY"

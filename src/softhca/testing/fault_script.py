@@ -5,10 +5,8 @@ from __future__ import annotations
 import _thread
 import errno
 import fnmatch
-import sys
 import weakref
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from softhca import _adapter
@@ -38,6 +36,7 @@ _PARTS = {
 # What a receive is needed for, by its last or only packet.
 _TAKES_A_RECEIVE = ("RC_SEND*", "RC_*WITH_IMMEDIATE", "XRC_SEND*", "XRC_*WITH_IMMEDIATE")
 _NO_REQUESTS = ("*ACKNOWLEDGE", "*_RESPONSE_*")
+_BYTES = bytes | bytearray | memoryview
 NAKS = {
     "sequence": 0x60,
     "invalid_request": 0x61,
@@ -123,14 +122,17 @@ class PacketFaults:
     def _link_number(self, link: Any) -> int:
         raise VerbsError(errno.EINVAL, "link", link, "is for fabrics: this is a real network")
 
-    def _guarded(self, call: Callable[..., Any], instead: Any) -> Callable[..., Any]:
-        """What stands between the native side and a function of the program."""
+    def _guarded(
+        self, call: Callable[..., Any], instead: Any, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """What stands between the native side and a function of the program, which `call` calls."""
         return call
 
     def _with_guard(self, match: Match) -> Match:
         if "where" not in match or not callable(match["where"]):
             return match
-        return {**match, "where": self._guarded(match["where"], False)}
+        where = match["where"]
+        return {**match, "where": self._guarded(lambda packet: bool(where(packet)), False, where)}
 
     def _add(self, action: FaultAction, match: Match, word: str, **settings: Any) -> Fault:
         rule = rule_of(self._with_guard(match), self._now_ns(), self._link_number)
@@ -238,11 +240,9 @@ class PacketFaults:
 
         def called(*about: Any) -> list[tuple[bytes, int]] | None:
             told = script(FaultPacket(*about))
-            if told is None:
-                return None
-            return [one if isinstance(one, tuple) else (one, 0) for one in told]
+            return None if told is None else _datagrams(told)
 
-        rule.set_script(self._guarded(called, None))
+        rule.set_script(self._guarded(called, None, script))
         self.forges = True
         return self._add_rule(rule, match, "script")
 
@@ -315,7 +315,9 @@ class LinkFaults(PacketFaults):
         self.shared = _adapter.SharedFaults()
         super().__init__(self.shared, unsigned("seed", seed, 63))
 
-    def _guarded(self, call: Callable[..., Any], instead: Any) -> Callable[..., Any]:
+    def _guarded(
+        self, call: Callable[..., Any], instead: Any, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
         # Called from the adapter's thread, and from whichever polls: nobody there could catch it.
         def guarded(*about: Any) -> Any:
             try:
@@ -323,14 +325,7 @@ class LinkFaults(PacketFaults):
             except KeyboardInterrupt:
                 _thread.interrupt_main()
             except BaseException as error:
-                told = SimpleNamespace(
-                    exc_type=type(error),
-                    exc_value=error,
-                    exc_traceback=error.__traceback__,
-                    err_msg="Exception ignored in a fault",
-                    object=call,
-                )
-                sys.unraisablehook(told)
+                _adapter.report_unraisable(error, function)
             return instead
 
         return guarded
@@ -342,6 +337,20 @@ class LinkFaults(PacketFaults):
             rule = f"must be receive: {word.split()[0]} takes the place of who gets the packet"
             raise VerbsError(errno.EINVAL, "on", "send", rule)
         return self._add(action, {**match, "on": "receive"}, word, **settings)
+
+
+def _datagrams(told: Any) -> list[tuple[bytes, int]]:
+    """What a script returned, checked: where it is called natively nobody could be told."""
+    if isinstance(told, _BYTES) or not isinstance(told, Iterable):
+        raise TypeError(f"a script returns None or several datagrams, not {type(told).__name__}")
+    made = []
+    for one in told:
+        datagram, delay_ns = one if isinstance(one, tuple) and len(one) == 2 else (one, 0)
+        if not isinstance(datagram, _BYTES):
+            rule = "datagrams, or pairs of a datagram and a delay"
+            raise TypeError(f"a script returns {rule}, not {type(datagram).__name__}")
+        made.append((bytes(datagram), unsigned("delay_ns", delay_ns, 63)))
+    return made
 
 
 def _demand_payload(opcode: Any) -> None:
