@@ -15,9 +15,9 @@
 
 namespace softhca {
 
-// Rules that links judge by while a program adds some.
+// Rules that links judge by while a program adds some, be it in a predicate.
 struct SharedFaults {
-  std::mutex mutex;
+  std::recursive_mutex mutex;
   FaultSet rules;
 };
 

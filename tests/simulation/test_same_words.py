@@ -99,6 +99,24 @@ def written(a: hca.Device, b: hca.Device) -> hca.WC:
     return wcs[0]
 
 
+def test_a_predicate_may_ask_for_faults_and_change_them() -> None:
+    faults = LinkFaults()
+    seen: list[int] = []
+
+    def where(packet: FaultPacket) -> bool:
+        seen.append(first.struck)
+        if first.struck == 2:
+            first.remove()
+            faults.delay(1000, nth=1)
+        return True
+
+    first = faults.drop(where=where, opcode="RC_RDMA_WRITE_ONLY", on="send")
+    with hca.open(faults=faults) as a, hca.open() as b:
+        assert written(a, b).ok
+    assert seen == [0, 1, 2]
+    assert [fault.struck for fault in faults.all] == [3, 1]
+
+
 def raising_hook(about: object) -> None:
     raise RuntimeError
 
