@@ -305,7 +305,9 @@ class LinkFaults(PacketFaults):
     The words are those of a fabric, and so a script of faults runs there and here. They strike what
     the adapter sends and what comes to it; `on` chooses. Times count from the opening. Faults may
     be added while the adapter is open. A predicate or script that raises is reported by
-    `sys.unraisablehook`, and leaves the packet as it is.
+    `sys.unraisablehook`, and leaves the packet as it is. It runs within the adapter's own work, and
+    so must not wait for the end of that: closing the adapter, its `link_counters` and its multicast
+    groups do. Posting, polling, and asking for faults or changing them is fine.
 
     Args:
         seed: Of what is drawn.
