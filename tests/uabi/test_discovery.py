@@ -111,6 +111,30 @@ except OSError as error:
     assert run_under(sys.executable, "-c", program).stdout == "9\n"
 
 
+def test_device_files_are_listed() -> None:
+    program = """
+import glob, os, stat
+top = "/dev/infiniband"
+assert stat.S_ISDIR(os.stat(top).st_mode) and os.access(top, os.R_OK | os.X_OK)
+assert sorted(os.listdir(top)) == ["uverbs0", "uverbs1"], os.listdir(top)
+for path in glob.glob(top + "/*"):
+    assert os.path.realpath(path) == path
+    assert stat.S_ISCHR(os.stat(path).st_mode)
+assert not os.path.exists(top + "/uverbs2")
+for entry in os.scandir(top):
+    assert not entry.is_dir() and not entry.is_file() and not entry.is_symlink(), entry
+    assert os.major(entry.stat().st_rdev) == 231
+# What is opened by way of the directory is no device, and does not pretend to be one.
+directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+try:
+    os.open("uverbs0", os.O_RDWR, dir_fd=directory)
+except OSError as error:
+    print(error.errno)
+"""
+    printed = run_under(sys.executable, "-c", program, options=("--devices", "2")).stdout
+    assert printed == "6\n"  # ENXIO
+
+
 def test_the_status_is_the_programs() -> None:
     assert run_under("sh", "-c", "exit 7", check=False).returncode == 7
     assert run_under("sh", "-c", "kill -9 $$", check=False).returncode == 128 + 9

@@ -1,4 +1,4 @@
-"""What Linux shows of RDMA devices in /sys, as a tree of files.
+"""What Linux shows of RDMA devices in /sys and /dev, as a tree of files.
 
 Programs get descriptors of real files and directories, so that reading and listing are the kernel's
 business. Files are read-only, as far as their owner is concerned.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ LIVE_DIRECTORIES = ("hw_counters", "counters")
 SHOWN = {
     "/sys/class/infiniband": "infiniband",
     "/sys/class/infiniband_verbs": "infiniband_verbs",
+    "/dev/infiniband": "nodes",
 }
 
 # Counters of Linux's rxe by what they are the sum of here. We put no acknowledgement off. Others
@@ -108,8 +110,17 @@ class SysfsTree:
         finally:
             os.close(descriptor)
 
+    def _put_node(self, path: str) -> None:
+        """Puts what is listed as a device file; to open this very one is ENXIO."""
+        # Of device 0, which is none, anybody may make one; but not in overlayfs.
+        for kind in (stat.S_IFCHR, stat.S_IFSOCK):
+            with suppress(PermissionError):
+                os.mknod(self.top / path, kind | 0o666, os.makedev(0, 0))
+                return
+
     def add(self, device: SharedDevice) -> None:
         """Shows a device."""
+        self._put_node(f"nodes/{device.node}")
         node = f"infiniband_verbs/{device.node}"
         major, minor = device.number >> 8, device.number & 0xFF
         self._put(f"{node}/ibdev", device.name)
