@@ -25,6 +25,8 @@ Shape shape_of(SystemCall call) {
     case SystemCall::open:
     case SystemCall::access:
     case SystemCall::readlink:
+    case SystemCall::getxattr:
+    case SystemCall::listxattr:
       return {0, -1};
     case SystemCall::stat:
     case SystemCall::lstat:
@@ -118,8 +120,10 @@ Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
     if (known->kind == KnownPath::Kind::device) return Outcome::for_python;
     if (known->kind == KnownPath::Kind::live && !tree_is_fresh) return Outcome::for_python;
     open(call, *known);
-  } else if (shape.structure < 0) {
+  } else if (call.call == SystemCall::access || call.call == SystemCall::faccessat) {
     check_access(call, *known);
+  } else if (shape.structure < 0) {
+    answer_that_there_is_none(call, *known);
   } else if (known->kind == KnownPath::Kind::device) {
     stat_device(call, known->device);
   } else {
@@ -164,14 +168,18 @@ void PathCalls::stat_device(const Notification& call, dev_t device) const {
   give_stat(call, status);
 }
 
-void PathCalls::check_access(const Notification& call, const KnownPath& path) const {
-  if (call.call == SystemCall::readlink || call.call == SystemCall::readlinkat) {
-    struct stat status;
-    const bool exists =
-        path.kind == KnownPath::Kind::device || ::stat(path.file.c_str(), &status) == 0;
-    answers_.refuse(call.id, exists ? EINVAL : ENOENT);
-    return;
+void PathCalls::answer_that_there_is_none(const Notification& call, const KnownPath& path) const {
+  struct stat status;
+  if (path.kind != KnownPath::Kind::device && ::stat(path.file.c_str(), &status) != 0) {
+    answers_.refuse(call.id, ENOENT);
+  } else if (call.call == SystemCall::listxattr) {
+    answers_.give(call.id, 0);
+  } else {
+    answers_.refuse(call.id, call.call == SystemCall::getxattr ? ENODATA : EINVAL);
   }
+}
+
+void PathCalls::check_access(const Notification& call, const KnownPath& path) const {
   const int mode = static_cast<int>(call.arguments[call.call == SystemCall::access ? 1 : 2]);
   if (path.kind == KnownPath::Kind::device) {
     if ((mode & X_OK) != 0) {

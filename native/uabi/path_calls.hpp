@@ -23,6 +23,8 @@ class PathCalls {
   void open(const Notification& call, const KnownPath& path) const;
   void stat_tree(const Notification& call, const std::string& file) const;
   void stat_device(const Notification& call, dev_t device) const;
+  // Of a link's target and of attributes, none of which ours have.
+  void answer_that_there_is_none(const Notification& call, const KnownPath& path) const;
   void check_access(const Notification& call, const KnownPath& path) const;
   // Writes the structure that the call asked for, and answers.
   void give_stat(const Notification& call, const struct stat& status) const;

@@ -27,6 +27,10 @@ constexpr SystemCallRule kX86_64Rules[] = {
     {439, SystemCall::faccessat, at_cwd},
     {89, SystemCall::readlink, always},
     {267, SystemCall::readlinkat, at_cwd},
+    {191, SystemCall::getxattr, always},
+    {192, SystemCall::getxattr, always},  // lgetxattr
+    {194, SystemCall::listxattr, always},
+    {195, SystemCall::listxattr, always},  // llistxattr
     {32, SystemCall::dup, ours},
     {41, SystemCall::socket, rdma_netlink},
     {437, openat2, at_cwd},
@@ -43,6 +47,10 @@ constexpr SystemCallRule kArm64Rules[] = {
     {48, SystemCall::faccessat, at_cwd},
     {439, SystemCall::faccessat, at_cwd},
     {78, SystemCall::readlinkat, at_cwd},
+    {8, SystemCall::getxattr, always},
+    {9, SystemCall::getxattr, always},  // lgetxattr
+    {11, SystemCall::listxattr, always},
+    {12, SystemCall::listxattr, always},  // llistxattr
     {23, SystemCall::dup, ours},
     {198, SystemCall::socket, rdma_netlink},
     {437, openat2, at_cwd},

@@ -20,6 +20,8 @@ enum class SystemCall : std::uint8_t {
   faccessat,
   readlink,
   readlinkat,
+  getxattr,
+  listxattr,
   ioctl,
   write,
   dup,

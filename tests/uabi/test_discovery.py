@@ -135,6 +135,28 @@ except OSError as error:
     assert printed == "6\n"  # ENXIO
 
 
+def test_files_have_no_extended_attributes() -> None:
+    program = """
+import os
+for path in ("/dev/infiniband/uverbs0", "/dev/infiniband", "/sys/class/infiniband/rxe0/fw_ver"):
+    for follows in (True, False):
+        print(os.listxattr(path, follow_symlinks=follows))
+        try:
+            os.getxattr(path, "system.posix_acl_access", follow_symlinks=follows)
+        except OSError as error:
+            print(error.errno)
+try:
+    os.listxattr("/dev/infiniband/uverbs1")
+except FileNotFoundError:
+    print("none")
+"""
+    printed = run_under(sys.executable, "-c", program).stdout
+    assert printed == "[]\n61\n" * 6 + "none\n"  # ENODATA
+    listed = run_under("ls", "-lR", "/dev/infiniband", "/sys/class/infiniband")
+    assert not listed.stderr
+    assert "231, 192" in listed.stdout
+
+
 def test_the_status_is_the_programs() -> None:
     assert run_under("sh", "-c", "exit 7", check=False).returncode == 7
     assert run_under("sh", "-c", "kill -9 $$", check=False).returncode == 128 + 9
