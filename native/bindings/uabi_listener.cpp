@@ -124,11 +124,7 @@ void bind_asked(nb::module_& module) {
           nb::sig("def arguments(self) -> tuple[int, int, int, int, int, int]"))
       .def_prop_ro("inode", [](const Asked& self) { return self.inode; })
       .def_prop_ro("open_flags", [](const Asked& self) { return open_flags(self.call); })
-      .def_prop_ro("path",
-                   [](const Asked& self) {
-                     const bool at = self.call.call != SystemCall::open;
-                     return read_path(self.call.task, self.call.arguments[at ? 1 : 0]);
-                   })
+      .def_prop_ro("path", [](const Asked& self) { return path_of(self.call); })
       .def_prop_ro(
           "least_number",
           [](const Asked& self) {

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <string_view>
 
 #include "link/file_descriptor.hpp"
 #include "uabi/task_memory.hpp"
@@ -60,6 +61,21 @@ bool is_at_cwd(const Notification& call) {
   }
 }
 
+// No program can change to a directory of ours by its path, so that all of our paths have this name
+// in them, also those that begin where a program is.
+constexpr std::string_view kInOurPaths = "infiniband";
+
+std::string working_directory(pid_t task) {
+  char link[32];
+  std::snprintf(link, sizeof(link), "/proc/%d/cwd", task);
+  char path[512];
+  const ssize_t length = ::readlink(link, path, sizeof(path));
+  // One that fills the room may be longer.
+  return length <= 0 || length == sizeof(path)
+             ? std::string()
+             : std::string(path, static_cast<std::size_t>(length));
+}
+
 void set_time(struct statx_timestamp& to, const timespec& from) {
   to.tv_sec = from.tv_sec;
   to.tv_nsec = static_cast<std::uint32_t>(from.tv_nsec);
@@ -88,6 +104,17 @@ struct statx extended(const struct stat& status) {
 
 }  // namespace
 
+std::string path_of(const Notification& call) {
+  const Shape shape = shape_of(call.call);
+  if (shape.path < 0) return {};
+  std::string path = read_path(call.task, argument(call, shape.path));
+  if (path.empty() || path.front() == '/' || !is_at_cwd(call) ||
+      path.find(kInOurPaths) == std::string::npos) {
+    return path;
+  }
+  return working_directory(call.task) + "/" + path;
+}
+
 std::uint64_t open_flags(const Notification& call) {
   if (call.call == SystemCall::open) return call.arguments[1];
   if (call.call == SystemCall::openat) return call.arguments[2];
@@ -98,8 +125,7 @@ std::uint64_t open_flags(const Notification& call) {
 
 Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
   const Shape shape = shape_of(call.call);
-  const std::string path =
-      shape.path < 0 ? std::string() : read_path(call.task, argument(call, shape.path));
+  const std::string path = path_of(call);
   if (!is_at_cwd(call) || shape.path < 0) {
     // A descriptor in our range, which may be anybody's. Only of itself it is asked, by no path.
     char link[48];

@@ -2,6 +2,8 @@
 // device is not among them.
 #pragma once
 
+#include <string>
+
 #include "uabi/known_files.hpp"
 #include "uabi/known_paths.hpp"
 #include "uabi/notification.hpp"
@@ -33,6 +35,10 @@ class PathCalls {
   const KnownPaths& paths_;
   const KnownFiles& files_;
 };
+
+// The path that a call names; of one that is relative to the working directory, the whole of it if
+// it may be ours. Empty if the call names none.
+std::string path_of(const Notification& call);
 
 // Flags of an open of any kind, as open(2) takes them.
 std::uint64_t open_flags(const Notification& call);

@@ -135,6 +135,31 @@ except OSError as error:
     assert printed == "6\n"  # ENXIO
 
 
+def test_paths_may_begin_in_the_working_directory(tmp_path: Path) -> None:
+    program = """
+import os, stat, sys
+def read(path):
+    with open(path) as file:
+        return file.read().strip()
+os.chdir("/")
+assert read("sys/class/infiniband/rxe0/node_type") == "1: CA"
+assert read("./sys/class/infiniband/rxe0/ports/1/hw_counters/link_downed") == "0"
+assert os.listdir("dev/infiniband") == ["uverbs0"]
+os.chdir("/dev")
+assert stat.S_ISCHR(os.stat("infiniband/uverbs0").st_mode)
+device = os.open("infiniband/uverbs0", os.O_RDWR)
+assert os.fstat(device).st_rdev == os.stat("infiniband/../infiniband/uverbs0").st_rdev
+os.chdir("/sys/class/net")
+assert os.access("../infiniband/rxe0", os.R_OK)
+# What is elsewhere is as it was.
+os.chdir(sys.argv[1])
+os.mkdir("infiniband")
+assert os.listdir("infiniband") == [] and not os.path.exists("infiniband/uverbs0")
+print("well")
+"""
+    assert run_under(sys.executable, "-c", program, str(tmp_path)).stdout == "well\n"
+
+
 def test_files_have_no_extended_attributes() -> None:
     program = """
 import os
