@@ -1,6 +1,7 @@
 // Programs that run under the filter, and the calls of theirs that Python answers.
 
 #include <fcntl.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <cerrno>
@@ -226,12 +227,14 @@ void bind_uabi_listener(nb::module_& module) {
   module.def(
       "launch",
       [](std::string path, std::vector<std::string> arguments, std::vector<std::string> environment,
-         std::uint32_t first, std::uint32_t last, std::string directory, bool doorbells_are_written,
-         int tracer) {
+         const std::vector<std::pair<std::uint32_t, std::uint32_t>>& numbers, std::string directory,
+         bool doorbells_are_written, int tracer) {
+        std::vector<DescriptorRange> ours;
+        for (const auto& [first, last] : numbers) ours.push_back({first, last});
         const Launch request{std::move(path),
                              std::move(arguments),
                              std::move(environment),
-                             {first, last},
+                             std::move(ours),
                              std::move(directory),
                              doorbells_are_written ? Doorbells::written : Doorbells::asked,
                              tracer};
@@ -242,9 +245,8 @@ void bind_uabi_listener(nb::module_& module) {
         return std::tuple(launched.process, launched.guardian, launched.guardian_socket,
                           launched.listener);
       },
-      nb::arg("path"), nb::arg("arguments"), nb::arg("environment"), nb::arg("first"),
-      nb::arg("last"), nb::arg("directory"), nb::arg("doorbells_are_written") = false,
-      nb::arg("tracer") = 0,
+      nb::arg("path"), nb::arg("arguments"), nb::arg("environment"), nb::arg("numbers"),
+      nb::arg("directory"), nb::arg("doorbells_are_written") = false, nb::arg("tracer") = 0,
       "Starts a program under the filter. Returns its process, its guardian, the guardian's socket "
       "and the listener.");
 }

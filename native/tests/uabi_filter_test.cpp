@@ -13,7 +13,9 @@
 namespace softhca::testing {
 namespace {
 
-constexpr DescriptorRange kOurs{896, 1023};
+constexpr DescriptorRange kLow{224, 255};
+constexpr DescriptorRange kHigh{896, 1023};
+const std::vector<DescriptorRange> kOurs{kHigh, kLow};
 
 // Of BPF, what the filter is made of.
 std::uint32_t judge(const std::vector<sock_filter>& program, const seccomp_data& call) {
@@ -80,10 +82,10 @@ TEST("uabi filter: each call is asked about exactly when it may be ours") {
       CHECK_EQ(asks(*architecture, rule, kCwd), by_path || anyway);
       // The upper half of a descriptor is nothing to the kernel.
       CHECK_EQ(asks(*architecture, rule, kCwd | 0xFFFFFFFF00000000), by_path || anyway);
-      for (const std::uint64_t inside : {896U, 960U, 1023U}) {
+      for (const std::uint64_t inside : {224U, 240U, 255U, 896U, 960U, 1023U}) {
         CHECK_EQ(asks(*architecture, rule, inside), by_number);
       }
-      for (const std::uint64_t outside : {0U, 3U, 895U, 1024U}) {
+      for (const std::uint64_t outside : {0U, 3U, 223U, 256U, 895U, 1024U}) {
         CHECK_EQ(asks(*architecture, rule, outside), anyway);
       }
     }
@@ -135,13 +137,15 @@ TEST("uabi filter: doorbells that are written go by, whatever else is written do
     const auto judged = [&](std::uint64_t descriptor, std::uint64_t bytes) {
       return judge(filter, call_of(*architecture, number, descriptor, 0x1000, bytes));
     };
-    for (const std::uint64_t descriptor : {kOurs.first, kOurs.last}) {
+    for (const std::uint64_t descriptor : {kLow.first, kLow.last, kHigh.first, kHigh.last}) {
       CHECK_EQ(judged(descriptor, 32), std::uint32_t{SECCOMP_RET_ALLOW});
       CHECK_EQ(judged(descriptor, 24), std::uint32_t{SECCOMP_RET_USER_NOTIF});
       CHECK_EQ(judged(descriptor, 64), std::uint32_t{SECCOMP_RET_USER_NOTIF});
     }
-    CHECK_EQ(judged(kOurs.first - 1, 24), std::uint32_t{SECCOMP_RET_ALLOW});
-    CHECK_EQ(judged(kOurs.last + 1, 24), std::uint32_t{SECCOMP_RET_ALLOW});
+    for (const std::uint64_t descriptor :
+         {kLow.first - 1, kLow.last + 1, kHigh.first - 1, kHigh.last + 1}) {
+      CHECK_EQ(judged(descriptor, 24), std::uint32_t{SECCOMP_RET_ALLOW});
+    }
   }
 }
 

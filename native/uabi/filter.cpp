@@ -40,34 +40,43 @@ constexpr sock_filter kAllow = give(SECCOMP_RET_ALLOW);
 constexpr sock_filter kAsk = give(SECCOMP_RET_USER_NOTIF);
 constexpr auto kCwd = static_cast<std::uint32_t>(AT_FDCWD);
 
+using Program = std::vector<sock_filter>;
+
+Program operator+(Program first, const Program& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+// `then`, if the first argument is a descriptor in one of the ranges.
+Program where_ours(const std::vector<DescriptorRange>& ours, const Program& then) {
+  Program program = {load(argument(0))};
+  for (std::size_t at = 0; at < ours.size(); ++at) {
+    // Behind the ranges that follow, and behind the answer where it is in none.
+    const auto to_then = static_cast<std::uint8_t>(2 * (ours.size() - 1 - at) + 1);
+    program.push_back(if_at_least(ours[at].first, 0, 1));
+    program.push_back(if_above(ours[at].last, 0, to_then));
+  }
+  program.push_back(kAllow);
+  return program + then;
+}
+
 // What follows once the number of the call has matched; each list ends in an answer on every way.
-std::vector<sock_filter> condition(Trigger trigger, DescriptorRange ours) {
+Program condition(Trigger trigger, const std::vector<DescriptorRange>& ours) {
   switch (trigger) {
     case Trigger::always:
       return {kAsk};
     case Trigger::at_cwd:
       return {load(argument(0)), if_equal(kCwd, 0, 1), kAsk, kAllow};
     case Trigger::at_cwd_or_ours:
-      return {load(argument(0)),
-              if_equal(kCwd, 2, 0),
-              if_at_least(ours.first, 0, 2),
-              if_above(ours.last, 1, 0),
-              kAsk,
-              kAllow};
+      return Program{load(argument(0)), if_equal(kCwd, 0, 1), kAsk} + where_ours(ours, {kAsk});
     case Trigger::ours:
-      return {load(argument(0)), if_at_least(ours.first, 0, 2), if_above(ours.last, 1, 0), kAsk,
-              kAllow};
+      return where_ours(ours, {kAsk});
     case Trigger::rdma_request:
       return {load(argument(1)), if_equal(kRdmaVerbsIoctl, 0, 1), kAsk, kAllow};
     case Trigger::duplicate_of_ours:
-      return {load(argument(1)),
-              if_equal(F_DUPFD, 1, 0),
-              if_equal(F_DUPFD_CLOEXEC, 0, 4),
-              load(argument(0)),
-              if_at_least(ours.first, 0, 2),
-              if_above(ours.last, 1, 0),
-              kAsk,
-              kAllow};
+      return Program{load(argument(1)), if_equal(F_DUPFD, 2, 0), if_equal(F_DUPFD_CLOEXEC, 1, 0),
+                     kAllow} +
+             where_ours(ours, {kAsk});
     case Trigger::rdma_netlink:
       return {load(argument(0)),
               if_equal(AF_NETLINK, 0, 3),
@@ -80,19 +89,14 @@ std::vector<sock_filter> condition(Trigger trigger, DescriptorRange ours) {
 }
 
 // Of write(2), by its length alone: a filter cannot see what is written.
-std::vector<sock_filter> all_but_doorbells(DescriptorRange ours) {
-  return {load(argument(0)),
-          if_at_least(ours.first, 0, 4),
-          if_above(ours.last, 3, 0),
-          load(argument(2)),
-          if_equal(kDoorbellBytes, 1, 0),
-          kAsk,
-          kAllow};
+Program all_but_doorbells(const std::vector<DescriptorRange>& ours) {
+  return where_ours(ours, {load(argument(2)), if_equal(kDoorbellBytes, 1, 0), kAsk, kAllow});
 }
 
 }  // namespace
 
-std::vector<sock_filter> build_filter(const Architecture& architecture, DescriptorRange ours,
+std::vector<sock_filter> build_filter(const Architecture& architecture,
+                                      const std::vector<DescriptorRange>& ours,
                                       Doorbells doorbells) {
   std::vector<sock_filter> program = {
       load(kArchitecture),

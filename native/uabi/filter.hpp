@@ -11,7 +11,7 @@
 namespace softhca {
 
 // Numbers that our descriptors have in programs, both included. Descriptors are recognised by their
-// file, whatever their number; the range keeps the kernel from asking about all the others.
+// file, whatever their number; ranges keep the kernel from asking about all the others.
 struct DescriptorRange {
   std::uint32_t first = 0;
   std::uint32_t last = 0;
@@ -21,7 +21,8 @@ struct DescriptorRange {
 // which nobody is asked about.
 enum class Doorbells : std::uint8_t { asked, written };
 
-std::vector<sock_filter> build_filter(const Architecture& architecture, DescriptorRange ours,
+std::vector<sock_filter> build_filter(const Architecture& architecture,
+                                      const std::vector<DescriptorRange>& ours,
                                       Doorbells doorbells = Doorbells::asked);
 
 }  // namespace softhca

@@ -15,7 +15,7 @@ struct Launch {
   std::string path;  // Of the program; it is not searched for.
   std::vector<std::string> arguments;
   std::vector<std::string> environment;
-  DescriptorRange ours;
+  std::vector<DescriptorRange> ours;
   std::string directory;  // To be removed when the caller has ended; none if it is empty.
   Doorbells doorbells = Doorbells::asked;
   // Who reads and writes the program's memory, if it is no ancestor: Yama wants to be told.

@@ -33,6 +33,29 @@ print("well")
     assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"
 
 
+def test_a_program_may_be_given_a_lower_limit() -> None:
+    program = """
+import errno, fcntl, os, resource
+path = "/dev/infiniband/uverbs0"
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+for limit in (512, 256, 240, 64):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    got = []
+    try:
+        while True:
+            got.append(os.open(path, os.O_RDWR))
+            got.append(fcntl.fcntl(got[-1], fcntl.F_DUPFD, 0))
+    except OSError as error:
+        assert error.errno == errno.EMFILE, error
+    assert all(number < limit for number in got)
+    assert all(os.fstat(number).st_rdev == os.stat(path).st_rdev for number in got)
+    print(len(got))
+    for number in got:
+        os.close(number)
+"""
+    assert run_under(SYSTEM_PYTHON, "-c", program).stdout.split() == ["32", "32", "16", "0"]
+
+
 def test_there_is_no_channel_that_cannot_be_written_to() -> None:
     ends = os.pipe()
     for end in ends:

@@ -8,7 +8,7 @@ import selectors
 from collections.abc import Sequence
 
 from softhca._adapter import launch
-from softhca.uabi.descriptors import descriptor_range
+from softhca.uabi.descriptors import descriptor_ranges
 from softhca.uabi.program import Program
 from softhca.uabi.serving import connect
 
@@ -33,12 +33,12 @@ class AttachedProgram:
         heard = self._wire.hear()
         if heard is None:
             raise ConnectionResetError(errno.ECONNRESET, f"the supervisor {name!r} has ended")
-        numbers = descriptor_range()
+        numbers = descriptor_ranges()
         process, guardian, socket, descriptor = launch(
             path,
             list(arguments),
             [f"{name}={value}" for name, value in os.environ.items()],
-            *numbers,
+            numbers,
             "",
             bool(heard[0]["doorbells_are_written"]),
             self._wire.peer,

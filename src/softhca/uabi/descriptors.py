@@ -1,7 +1,8 @@
 """Numbers that our descriptors have in programs.
 
-They lie in one range, so that the filter asks about few descriptors that are not ours: below the
-number of descriptors that a program may have, and below what select(2) can hold.
+They lie in ranges, so that the filter asks about few descriptors that are not ours: many numbers
+below the number of descriptors that a program may have, and below what select(2) can hold, and a
+few for programs that are given a lower limit later.
 """
 
 from __future__ import annotations
@@ -9,30 +10,47 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from collections.abc import Sequence
 
 from softhca.uabi.commands.call import refused
 
+Range = tuple[int, int]  # The first and the last number.
+
 _COUNT = 128
 _SELECTABLE = 1024
+_LOW = (224, 255)
 
 
-def descriptor_range() -> tuple[int, int]:
-    """The first and the last number, for programs with the limits of this process."""
+def descriptor_ranges() -> list[Range]:
+    """The ranges, for programs with the limits of this process; the first is to be preferred."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     end = _SELECTABLE if soft == resource.RLIM_INFINITY else min(soft, _SELECTABLE)
-    return max(end // 2, end - _COUNT), end - 1
+    high = (max(end // 2, end - _COUNT), end - 1)
+    return [high, _LOW] if high[0] > _LOW[1] else [high]
 
 
-def free_number(task: int, numbers: tuple[int, int], least: int = 0) -> int:
-    """A number of the range that a program does not use, and no less than `least`.
+def free_number(task: int, ranges: Sequence[Range], least: int = 0) -> int:
+    """A number in the ranges that a program may have and does not use, and no less than `least`.
 
     Raises:
-        OSError: EINVAL, if `least` is beyond the range; EMFILE, if none is free.
+        OSError: EINVAL, if `least` is beyond the ranges; EMFILE, if none is free.
     """
-    first, last = numbers
-    if least > last:
+    if least > max(last for _, last in ranges):
         raise refused(errno.EINVAL, f"descriptor {least}")
-    for number in range(max(first, least), last + 1):
-        if not os.path.lexists(f"/proc/{task}/fd/{number}"):
-            return number
-    raise refused(errno.EMFILE)
+    limit = _limit_of(task)
+    for first, last in ranges:
+        for number in range(max(first, least), min(last + 1, limit)):
+            if not os.path.lexists(f"/proc/{task}/fd/{number}"):
+                return number
+    named = " and ".join(f"{first} to {last}" for first, last in ranges)
+    why = f"no descriptor for a device is free: they are {named}, and the program may have {limit}"
+    raise refused(errno.EMFILE, why)
+
+
+def _limit_of(task: int) -> int:
+    """How many descriptors a task may have; as many as ever where we may not ask."""
+    try:
+        soft, _ = resource.prlimit(task, resource.RLIMIT_NOFILE)
+    except OSError:
+        return _SELECTABLE
+    return _SELECTABLE if soft == resource.RLIM_INFINITY else soft

@@ -17,7 +17,7 @@ from softhca.uabi.commands.ioctl_form import run_ioctl
 from softhca.uabi.commands.table import BEFORE_THE_CONTEXT, METHODS, WRITES
 from softhca.uabi.commands.write_form import run_write
 from softhca.uabi.context import Context
-from softhca.uabi.descriptors import descriptor_range, free_number
+from softhca.uabi.descriptors import Range, descriptor_ranges, free_number
 from softhca.uabi.program import Program
 from softhca.uabi.serving import Door, Wire
 from softhca.uabi.shared_device import SharedDevice
@@ -31,12 +31,12 @@ class Attended:
 
     Attributes:
         listener: Takes the questions.
-        numbers: The first and last of the descriptors that are ours there.
+        numbers: Of the descriptors that are ours there.
         is_descendant: Whether this process, or what it started, has started them.
     """
 
     listener: Listener
-    numbers: tuple[int, int]
+    numbers: list[Range]
     is_descendant: bool
 
 
@@ -78,7 +78,7 @@ class Supervisor:
         self.devices = [SharedDevice(adapter, index) for index, adapter in enumerate(adapters)]
         self._write_only = write_only
         self._doorbells_are_written = doorbells_are_written and not write_only
-        self._numbers = descriptor_range()
+        self._numbers = descriptor_ranges()
         self._tree = sysfs.SysfsTree()
         self._known = Known()
         self._doorbells = DoorbellWatch(self._known) if self._doorbells_are_written else None
@@ -137,7 +137,7 @@ class Supervisor:
             path,
             list(arguments),
             [f"{name}={value}" for name, value in variables.items()],
-            *self._numbers,
+            self._numbers,
             str(self._tree.top),
             self._doorbells_are_written,
         )
@@ -146,9 +146,7 @@ class Supervisor:
         self._programs.append(program)
         return program
 
-    def _listen(
-        self, descriptor: int, numbers: tuple[int, int], *, is_descendant: bool
-    ) -> Attended:
+    def _listen(self, descriptor: int, numbers: list[Range], *, is_descendant: bool) -> Attended:
         """Takes a descriptor over on which the kernel asks about a program."""
         attended = Attended(Listener(descriptor, self._known), numbers, is_descendant)
         attended.listener.start()
@@ -179,9 +177,9 @@ class Supervisor:
         try:
             heard = wire.hear()
             if heard is not None:
-                first, last = heard[0]["numbers"]
+                numbers = [(int(first), int(last)) for first, last in heard[0]["numbers"]]
                 (descriptor,) = heard[1]
-                self._listen(descriptor, (int(first), int(last)), is_descendant=False)
+                self._listen(descriptor, numbers, is_descendant=False)
                 return
         except (OSError, ValueError, KeyError, TypeError):
             traceback.print_exc()
