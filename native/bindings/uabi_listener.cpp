@@ -228,16 +228,14 @@ void bind_uabi_listener(nb::module_& module) {
       "launch",
       [](std::string path, std::vector<std::string> arguments, std::vector<std::string> environment,
          const std::vector<std::pair<std::uint32_t, std::uint32_t>>& numbers, std::string directory,
-         bool doorbells_are_written, int tracer) {
+         bool doorbells_are_written, int tracer, std::uint64_t descriptor_limit) {
         std::vector<DescriptorRange> ours;
         for (const auto& [first, last] : numbers) ours.push_back({first, last});
-        const Launch request{std::move(path),
-                             std::move(arguments),
-                             std::move(environment),
-                             std::move(ours),
-                             std::move(directory),
-                             doorbells_are_written ? Doorbells::written : Doorbells::asked,
-                             tracer};
+        const Launch request{
+            std::move(path),        std::move(arguments),
+            std::move(environment), std::move(ours),
+            std::move(directory),   doorbells_are_written ? Doorbells::written : Doorbells::asked,
+            descriptor_limit,       tracer};
         const Launched launched = demand([&] {
           const nb::gil_scoped_release release;
           return launch(request);
@@ -247,6 +245,7 @@ void bind_uabi_listener(nb::module_& module) {
       },
       nb::arg("path"), nb::arg("arguments"), nb::arg("environment"), nb::arg("numbers"),
       nb::arg("directory"), nb::arg("doorbells_are_written") = false, nb::arg("tracer") = 0,
+      nb::arg("descriptor_limit") = 0,
       "Starts a program under the filter. Returns its process, its guardian, the guardian's socket "
       "and the listener.");
 }

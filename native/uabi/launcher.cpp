@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -36,6 +37,7 @@ struct Prepared {
   const char* directory;
   pid_t group;  // Of the supervisor.
   pid_t tracer;
+  std::uint64_t descriptor_limit;
   sigset_t signals;
   sigset_t ignored;
 };
@@ -120,6 +122,11 @@ sigset_t ignored_signals() {
   }
   ::sigprocmask(SIG_SETMASK, &prepared.signals, nullptr);
   ::setpgid(0, prepared.group);
+  rlimit descriptors{};
+  if (prepared.descriptor_limit != 0 && ::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) {
+    descriptors.rlim_cur = prepared.descriptor_limit;
+    ::setrlimit(RLIMIT_NOFILE, &descriptors);
+  }
   // Without us, what it asks of the kernel would fail for no reason that it could see.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != parent) ::_exit(127);
@@ -215,6 +222,7 @@ Result<Launched> launch(const Launch& launch) {
                     launch.directory.c_str(),
                     ::getpgrp(),
                     launch.tracer,
+                    launch.descriptor_limit,
                     {},
                     ignored_signals()};
   sigset_t all;

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct Launch {
   std::vector<DescriptorRange> ours;
   std::string directory;  // To be removed when the caller has ended; none if it is empty.
   Doorbells doorbells = Doorbells::asked;
+  // How many descriptors the program may have; 0: as many as the caller.
+  std::uint64_t descriptor_limit = 0;
   // Who reads and writes the program's memory, if it is no ancestor: Yama wants to be told.
   pid_t tracer = 0;
 };

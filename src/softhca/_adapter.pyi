@@ -1954,7 +1954,7 @@ class Listener:
 
     def answer_from_tree(self, asked: Asked) -> None: ...
 
-def launch(path: str, arguments: Sequence[str], environment: Sequence[str], numbers: Sequence[tuple[int, int]], directory: str, doorbells_are_written: bool = False, tracer: int = 0) -> tuple[int, int, int, int]:
+def launch(path: str, arguments: Sequence[str], environment: Sequence[str], numbers: Sequence[tuple[int, int]], directory: str, doorbells_are_written: bool = False, tracer: int = 0, descriptor_limit: int = 0) -> tuple[int, int, int, int]:
     """
     Starts a program under the filter. Returns its process, its guardian, the guardian's socket and the listener.
     """

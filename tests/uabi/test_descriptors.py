@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import subprocess
+import sys
 
 import pytest
 
@@ -54,6 +56,40 @@ for limit in (512, 256, 240, 64):
         os.close(number)
 """
     assert run_under(SYSTEM_PYTHON, "-c", program).stdout.split() == ["32", "32", "16", "0"]
+
+
+def test_programs_may_together_have_more_descriptors_than_one_may() -> None:
+    program = """
+import os, resource, sys
+print(*resource.getrlimit(resource.RLIMIT_NOFILE), flush=True)
+ready, tell = os.pipe()
+go_on, hold = os.pipe()
+for _ in range(8):
+    if not os.fork():
+        os.close(hold)
+        said = b"-"
+        try:
+            got = [os.open("/dev/infiniband/uverbs0", os.O_RDWR) for _ in range(16)]
+            said = b"x"
+        finally:
+            os.write(tell, said)
+        os.read(go_on, 1)  # All have theirs at once.
+        os._exit(0)
+os.close(tell)
+print(*(os.read(ready, 1).decode() for _ in range(8)))
+"""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard < 256:
+        pytest.skip("the hard limit leaves no room")
+    done = subprocess.run(
+        [sys.executable, "-m", "softhca", "run", "--", SYSTEM_PYTHON, "-c", program],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split() == ["64", str(hard), *"xxxxxxxx"]
 
 
 def test_there_is_no_channel_that_cannot_be_written_to() -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import softhca
 from softhca.testing.faults import Faults
 from softhca.tools.command import UNUSABLE, CommandError, count_of, print_error
+from softhca.uabi.descriptors import raise_own_limit
 from softhca.uabi.supervisor import Supervisor
 
 _MOST_DEVICES = 16
@@ -71,6 +72,8 @@ def demand_untouched(args: argparse.Namespace) -> None:
 
 def supervisor_of(args: argparse.Namespace, stack: ExitStack) -> Supervisor:
     """The supervisor that the options ask for; it and its adapters end with the stack."""
+    # It has descriptors for all of its programs, and each of these as many as it would have anyway.
+    descriptor_limit = raise_own_limit()
     faults = Faults(drop=args.loss, on="send") if args.loss else None
     adapters = [
         stack.enter_context(
@@ -83,6 +86,7 @@ def supervisor_of(args: argparse.Namespace, stack: ExitStack) -> Supervisor:
             adapters,
             write_only=args.write_abi,
             doorbells_are_written=_doorbells_are_written(args.doorbells),
+            descriptor_limit=descriptor_limit,
             on_refusal=_print_refusal if args.refusals else None,
             on_trouble=lambda text: print_error(f"softhca {args.command}: {text}"),
         )

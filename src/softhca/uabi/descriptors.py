@@ -21,9 +21,20 @@ _SELECTABLE = 1024
 _LOW = (224, 255)
 
 
-def descriptor_ranges() -> list[Range]:
-    """The ranges, for programs with the limits of this process; the first is to be preferred."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+def raise_own_limit() -> int:
+    """Lets this process have as many descriptors as it may; returns how many it had a right to."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft
+
+
+def descriptor_ranges(limit: int = 0) -> list[Range]:
+    """The ranges, for programs with this limit; the first is to be preferred.
+
+    Args:
+        limit: By default (0) this process's.
+    """
+    soft = limit or resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     end = _SELECTABLE if soft == resource.RLIM_INFINITY else min(soft, _SELECTABLE)
     high = (max(end // 2, end - _COUNT), end - 1)
     return [high, _LOW] if high[0] > _LOW[1] else [high]

@@ -56,6 +56,7 @@ class Supervisor:
         *,
         write_only: bool = False,
         doorbells_are_written: bool = False,
+        descriptor_limit: int = 0,
         on_refusal: Callable[[int, OSError], object] | None = None,
         on_trouble: Callable[[str], object] | None = None,
     ) -> None:
@@ -66,6 +67,8 @@ class Supervisor:
             write_only: Refuse ioctl(2), as kernels before 4.20 did.
             doorbells_are_written: Posting of sends is a write that nobody answers. Not with
                 `write_only`: other commands that are as long would not be answered either.
+            descriptor_limit: How many descriptors programs may have that it starts; by default (0)
+                as many as this process.
             on_refusal: Called with the task and the error of each command that is refused.
             on_trouble: Called with what keeps programs from finding their devices.
 
@@ -78,7 +81,8 @@ class Supervisor:
         self.devices = [SharedDevice(adapter, index) for index, adapter in enumerate(adapters)]
         self._write_only = write_only
         self._doorbells_are_written = doorbells_are_written and not write_only
-        self._numbers = descriptor_ranges()
+        self._numbers = descriptor_ranges(descriptor_limit)
+        self._descriptor_limit = descriptor_limit
         self._tree = sysfs.SysfsTree()
         self._known = Known()
         self._doorbells = DoorbellWatch(self._known) if self._doorbells_are_written else None
@@ -140,6 +144,7 @@ class Supervisor:
             self._numbers,
             str(self._tree.top),
             self._doorbells_are_written,
+            descriptor_limit=self._descriptor_limit,
         )
         self._listen(descriptor, self._numbers, is_descendant=True)
         program = Program(process, guardian, socket, self._selector)
