@@ -31,15 +31,15 @@ class SharedDevice:
         max_qp_wr: As well.
         max_srq_wr: As well.
         max_cqe: As well.
-        index: Its number among those of the supervisor.
+        node_index: The number of its device file.
         name: As ibv_devices shows it. The library's provider recognises it by this.
         times_down: How often its port went down.
         interface: The network interface that the adapter's address is of; empty if it is unknown.
     """
 
-    def __init__(self, adapter: Device, index: int) -> None:
+    def __init__(self, adapter: Device, index: int, node_index: int) -> None:
         self.adapter = adapter
-        self.index = index
+        self.node_index = node_index
         self.name = f"rxe{index}"
         self.times_down = 0
         self.interface = _interface_of(adapter)
@@ -55,7 +55,7 @@ class SharedDevice:
     @property
     def node(self) -> str:
         """Name of its device file."""
-        return f"uverbs{self.index}"
+        return f"uverbs{self.node_index}"
 
     @property
     def path(self) -> str:
@@ -65,7 +65,7 @@ class SharedDevice:
     @property
     def number(self) -> int:
         """The number of its device file (st_rdev)."""
-        return os.makedev(_MAJOR, _FIRST_MINOR + self.index)
+        return os.makedev(_MAJOR, _FIRST_MINOR + self.node_index)
 
     @property
     def interface_index(self) -> int:

@@ -78,12 +78,16 @@ class Supervisor:
         yama.demand_reach()
         self._on_trouble = on_trouble
         self._on_refusal = on_refusal
-        self.devices = [SharedDevice(adapter, index) for index, adapter in enumerate(adapters)]
         self._write_only = write_only
         self._doorbells_are_written = doorbells_are_written and not write_only
         self._numbers = descriptor_ranges(descriptor_limit)
         self._descriptor_limit = descriptor_limit
         self._tree = sysfs.SysfsTree()
+        nodes = self._tree.make_nodes(len(adapters))
+        self.devices = [
+            SharedDevice(adapter, index, node)
+            for index, (adapter, node) in enumerate(zip(adapters, nodes, strict=True))
+        ]
         self._known = Known()
         self._doorbells = DoorbellWatch(self._known) if self._doorbells_are_written else None
         self._programs: list[Program] = []

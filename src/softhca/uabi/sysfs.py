@@ -61,6 +61,8 @@ def gid_text(raw: bytes) -> str:
 _PREFIX = "softhca-sysfs-"
 _LOCK = "lock"
 
+_NODE = "uverbs"
+
 
 def _remove_stale(places: Path) -> None:
     """Removes trees of supervisors that were killed before they had a guardian."""
@@ -96,6 +98,19 @@ class SysfsTree:
         """Removes the tree; descriptors of it that programs have stay good."""
         shutil.rmtree(self.top, ignore_errors=True)
         os.close(self._lock)
+
+    def make_nodes(self, count: int) -> list[int]:
+        """Makes a directory for each device file; returns their numbers as libraries find them.
+
+        Libraries take devices in the order in which the file system lists these directories. That
+        may be any, and depends on names: the device that shall be found first gets the first.
+        """
+        place = self.top / "infiniband_verbs"
+        for index in range(count):
+            (place / f"{_NODE}{index}").mkdir()
+        return [
+            int(name.removeprefix(_NODE)) for name in os.listdir(place) if name.startswith(_NODE)
+        ]
 
     def _put(self, path: str, text: str) -> None:
         file = self.top / path
