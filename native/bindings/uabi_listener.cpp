@@ -55,13 +55,22 @@ int add_descriptor(const Listener& listener, const Asked& asked, int descriptor,
   return number;
 }
 
+// What the system gives and takes may be of any bytes.
+std::string string_of(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
+std::vector<std::string> strings_of(const std::vector<nb::bytes>& list) {
+  std::vector<std::string> strings;
+  for (const nb::bytes& one : list) strings.push_back(string_of(one));
+  return strings;
+}
+
 void bind_known(nb::module_& module) {
   nb::class_<Known>(module, "Known", "What listeners recognise: paths, files and doorbells.")
       .def(nb::init<>())
       .def(
           "show",
-          [](Known& self, std::string path, std::string directory) {
-            self.paths.show(std::move(path), std::move(directory));
+          [](Known& self, std::string path, const nb::bytes& directory) {
+            self.paths.show(std::move(path), string_of(directory));
           },
           nb::arg("path"), nb::arg("directory"))
       .def(
@@ -125,7 +134,11 @@ void bind_asked(nb::module_& module) {
           nb::sig("def arguments(self) -> tuple[int, int, int, int, int, int]"))
       .def_prop_ro("inode", [](const Asked& self) { return self.inode; })
       .def_prop_ro("open_flags", [](const Asked& self) { return open_flags(self.call); })
-      .def_prop_ro("path", [](const Asked& self) { return path_of(self.call); })
+      .def_prop_ro("path",
+                   [](const Asked& self) {
+                     const std::string path = path_of(self.call);
+                     return nb::bytes(path.data(), path.size());
+                   })
       .def_prop_ro(
           "least_number",
           [](const Asked& self) {
@@ -226,16 +239,18 @@ void bind_uabi_listener(nb::module_& module) {
   bind_listener(module);
   module.def(
       "launch",
-      [](std::string path, std::vector<std::string> arguments, std::vector<std::string> environment,
-         const std::vector<std::pair<std::uint32_t, std::uint32_t>>& numbers, std::string directory,
-         bool doorbells_are_written, int tracer, std::uint64_t descriptor_limit) {
+      [](const nb::bytes& path, const std::vector<nb::bytes>& arguments,
+         const std::vector<nb::bytes>& environment,
+         const std::vector<std::pair<std::uint32_t, std::uint32_t>>& numbers,
+         const nb::bytes& directory, bool doorbells_are_written, int tracer,
+         std::uint64_t descriptor_limit) {
         std::vector<DescriptorRange> ours;
         for (const auto& [first, last] : numbers) ours.push_back({first, last});
         const Launch request{
-            std::move(path),        std::move(arguments),
-            std::move(environment), std::move(ours),
-            std::move(directory),   doorbells_are_written ? Doorbells::written : Doorbells::asked,
-            descriptor_limit,       tracer};
+            string_of(path),         strings_of(arguments),
+            strings_of(environment), std::move(ours),
+            string_of(directory),    doorbells_are_written ? Doorbells::written : Doorbells::asked,
+            descriptor_limit,        tracer};
         const Launched launched = demand([&] {
           const nb::gil_scoped_release release;
           return launch(request);

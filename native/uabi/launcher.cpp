@@ -17,6 +17,8 @@
 namespace softhca {
 namespace {
 
+constexpr const char* kShell = "/bin/sh";
+
 // Where the child failed; nothing at all is heard of one that runs.
 enum class Stage : int { privileges, filter, pass, execute };
 
@@ -30,6 +32,7 @@ struct Failure {
 struct Prepared {
   const char* path;
   std::vector<char*> arguments;
+  std::vector<char*> shell_arguments;  // Of a script that says no interpreter.
   std::vector<char*> environment;
   std::vector<sock_filter> filter;
   int socket;    // The program's end, until it is executed.
@@ -138,6 +141,10 @@ sigset_t ignored_signals() {
   if (!send_descriptor(prepared.socket, listener)) fail(prepared, Stage::pass);
   ::close(listener);
   ::execve(prepared.path, prepared.arguments.data(), prepared.environment.data());
+  // As execvp(3) does, and shells.
+  if (errno == ENOEXEC) {
+    ::execve(kShell, prepared.shell_arguments.data(), prepared.environment.data());
+  }
   fail(prepared, Stage::execute);
 }
 
@@ -213,8 +220,13 @@ Result<Launched> launch(const Launch& launch) {
   Ends start;  // Of the start; the exec closes it.
   Ends life;   // Between the guardian and us.
   if (!start.open() || !life.open()) return refuse(errno, "program", 0, "socketpair(2) failed");
+  std::vector<std::string> shell_words = {kShell, launch.path};
+  if (launch.arguments.size() > 1) {
+    shell_words.insert(shell_words.end(), launch.arguments.begin() + 1, launch.arguments.end());
+  }
   Prepared prepared{launch.path.c_str(),
                     pointers(launch.arguments),
+                    pointers(shell_words),
                     pointers(launch.environment),
                     build_filter(*architecture, launch.ours, launch.doorbells),
                     start.theirs.get(),

@@ -1850,7 +1850,7 @@ class Known:
 
     def __init__(self) -> None: ...
 
-    def show(self, path: str, directory: str) -> None: ...
+    def show(self, path: str, directory: bytes) -> None: ...
 
     def set_live_directories(self, names: Sequence[str]) -> None: ...
 
@@ -1890,7 +1890,7 @@ class Asked:
     def open_flags(self) -> int: ...
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> bytes: ...
 
     @property
     def least_number(self) -> int:
@@ -1954,7 +1954,7 @@ class Listener:
 
     def answer_from_tree(self, asked: Asked) -> None: ...
 
-def launch(path: str, arguments: Sequence[str], environment: Sequence[str], numbers: Sequence[tuple[int, int]], directory: str, doorbells_are_written: bool = False, tracer: int = 0, descriptor_limit: int = 0) -> tuple[int, int, int, int]:
+def launch(path: bytes, arguments: Sequence[bytes], environment: Sequence[bytes], numbers: Sequence[tuple[int, int]], directory: bytes, doorbells_are_written: bool = False, tracer: int = 0, descriptor_limit: int = 0) -> tuple[int, int, int, int]:
     """
     Starts a program under the filter. Returns its process, its guardian, the guardian's socket and the listener.
     """

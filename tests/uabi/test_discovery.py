@@ -195,6 +195,30 @@ def test_the_status_is_the_programs() -> None:
     assert run_under("/nowhere/at/all", check=False).returncode == 2
 
 
+@pytest.mark.skipif(
+    sys.getfilesystemencoding() != "utf-8", reason="needs names that are no text in UTF-8"
+)
+def test_names_may_be_of_any_bytes(tmp_path: Path) -> None:
+    place = tmp_path / os.fsdecode(b"\xff")
+    place.mkdir()
+    program = place / os.fsdecode(b"\xfe")
+    # It says no interpreter: the shell runs it, as after execvp(3).
+    program.write_text('printf %s "$1" "$WORD" && ls /sys/class/infiniband')
+    program.chmod(0o755)
+    words = [sys.executable, "-m", "softhca", "run", "--", str(program), os.fsdecode(b"a\xfd")]
+    done = subprocess.run(
+        words,
+        env={**os.environ, "WORD": os.fsdecode(b"\xfc"), "TMPDIR": str(place)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == b"a\xfd\xfcrxe0\n", done.stderr
+    counter = "/sys/class/infiniband/rxe0/ports/1/hw_counters/"
+    missing = run_under(SYSTEM_PYTHON, "-c", f"open(b'{counter}\\xff')", check=False)
+    assert "FileNotFoundError" in missing.stderr, missing.stderr
+
+
 def test_no_netlink_of_rdma_is_to_be_had() -> None:
     program = """
 import socket

@@ -35,11 +35,11 @@ class AttachedProgram:
             raise ConnectionResetError(errno.ECONNRESET, f"the supervisor {name!r} has ended")
         numbers = descriptor_ranges()
         process, guardian, socket, descriptor = launch(
-            path,
-            list(arguments),
-            [f"{name}={value}" for name, value in os.environ.items()],
+            os.fsencode(path),
+            [os.fsencode(one) for one in arguments],
+            [os.fsencode(f"{name}={value}") for name, value in os.environ.items()],
             numbers,
-            "",
+            b"",
             bool(heard[0]["doorbells_are_written"]),
             self._wire.peer,
         )

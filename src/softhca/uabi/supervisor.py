@@ -98,7 +98,7 @@ class Supervisor:
         self._selector.register(self._watch.fd, selectors.EVENT_READ, self._close_contexts)
         self._known.set_live_directories(list(sysfs.LIVE_DIRECTORIES))
         for path, directory in sysfs.SHOWN.items():
-            self._known.show(path, str(self._tree.top / directory))
+            self._known.show(path, os.fsencode(self._tree.top / directory))
         for device in self.devices:
             self._tree.add(device)
             self._known.add_device(device.path, device.number)
@@ -142,11 +142,11 @@ class Supervisor:
         """
         variables = os.environ if environment is None else environment
         process, guardian, socket, descriptor = launch(
-            path,
-            list(arguments),
-            [f"{name}={value}" for name, value in variables.items()],
+            os.fsencode(path),
+            [os.fsencode(one) for one in arguments],
+            [os.fsencode(f"{name}={value}") for name, value in variables.items()],
             self._numbers,
-            str(self._tree.top),
+            os.fsencode(self._tree.top),
             self._doorbells_are_written,
             descriptor_limit=self._descriptor_limit,
         )
@@ -260,7 +260,7 @@ class Supervisor:
 
     def _open(self, attended: Attended, asked: Asked) -> None:
         listener = attended.listener
-        path = os.path.normpath(asked.path)
+        path = os.path.normpath(os.fsdecode(asked.path))
         device = next((device for device in self.devices if device.path == path), None)
         if device is None:
             self._refresh(path)
