@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import random
 import signal
 import subprocess
@@ -10,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from .programs import SYSTEM_PYTHON, needs_pyverbs, run_under
+import softhca
+from softhca.uabi.supervisor import Supervisor
+
+from .programs import (
+    SYSTEM_PYTHON,
+    free_port,
+    needs,
+    needs_pyverbs,
+    run_under,
+    wait_until,
+)
 
 # The queue pair of a program that is killed is gone: whoever talks to it runs out of retries.
 PEER = """
@@ -94,6 +106,34 @@ def test_programs_that_are_killed_at_random_leave_nothing() -> None:
     done = run_under(SYSTEM_PYTHON, program, str(seed), "10")
     assert "nothing is left" in done.stdout, done.stdout
     assert not done.stderr
+
+
+@needs("ibv_rc_pingpong")
+@pytest.mark.parametrize("write_only", [False, True], ids=["ioctl", "write"])
+def test_what_a_program_had_goes_at_once(
+    write_only: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without waiting for a collector of garbage, which may not come for a long time."""
+    held = Path("/proc/self/fd")
+
+    def had() -> list[str]:
+        links = [os.readlink(one) for one in held.iterdir() if one.is_symlink()]
+        return sorted(
+            one for one in links if one.startswith("/memfd:uverbs") or one.endswith("/mem")
+        )
+
+    with softhca.open() as device, Supervisor([device], write_only=write_only) as supervisor:
+        before = had()
+        gc.collect()
+        gc.disable()
+        try:
+            pair = [str(Path(__file__).with_name("pair.py")), "ibv_rc_pingpong", "-g", "0", "-e"]
+            words = [sys.executable, *pair, "-p", str(free_port())]
+            assert supervisor.serve(supervisor.launch(sys.executable, words)) == 0
+            wait_until(lambda: supervisor.serve_once(0) or had() == before)
+        finally:
+            gc.enable()
+    assert capfd.readouterr().out.count("1000 iters in") == 2
 
 
 def test_a_program_that_cannot_be_executed() -> None:

@@ -243,6 +243,9 @@ class Supervisor:
         except Exception as error:  # One program's command must not be every program's end.
             traceback.print_exc()
             self._refuse(listener, asked, call, OSError(errno.EIO, repr(error)))
+        finally:
+            if call is not None:
+                call.end()
 
     def _refuse(self, listener: Listener, asked: Asked, call: Call | None, error: OSError) -> None:
         if call is not None:

@@ -27,6 +27,10 @@ def demand_flags(flags: int, allowed: int) -> None:
         raise refused(errno.EINVAL, f"flags {flags:#x}")
 
 
+def _answered(answer: dict[str, Any]) -> None:
+    """There is nothing to tell, or nobody is to be told any more."""
+
+
 @dataclass
 class Call:
     """One command under way.
@@ -53,7 +57,7 @@ class Call:
     rest_length: int = 0
     before_the_context: frozenset[Handler] = frozenset()
     undo: list[Callable[[], object]] = field(default_factory=list)
-    respond: Callable[[dict[str, Any]], object] = lambda answer: None
+    respond: Callable[[dict[str, Any]], object] = _answered
 
     def read(self, address: int, length: int) -> bytes:
         """Copies from the program; EFAULT."""
@@ -100,6 +104,10 @@ class Call:
         if not self.context.is_initialized and handler not in self.before_the_context:
             raise refused(errno.EINVAL, "no context")
         return handler(self, request)
+
+    def end(self) -> None:
+        """Lets go of what answers it, which has the call itself."""
+        self.respond = _answered
 
     def take_back(self) -> None:
         """Undoes what was made."""
