@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pty
 import random
 import signal
 import subprocess
@@ -152,6 +153,61 @@ def test_what_a_killed_supervisor_left_goes_with_the_next(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     run_under("true")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_signals_are_passed_on_to_the_program() -> None:
+    program = """
+import signal
+names = "SIGINT", "SIGQUIT", "SIGHUP", "SIGTERM", "SIGUSR1", "SIGUSR2"
+numbers = [signal.Signals[name] for name in names]
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+print("ready", flush=True)
+for _ in numbers:
+    print(signal.sigwait(numbers).name, flush=True)
+"""
+    # In a session without a terminal, as of whatever runs tests.
+    runner = subprocess.Popen(
+        [sys.executable, "-m", "softhca", "run", "--", sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == "ready\n"
+        for name in ("SIGUSR1", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR2", "SIGTERM"):
+            runner.send_signal(signal.Signals[name])
+            assert runner.stdout.readline() == f"{name}\n"
+        assert runner.wait(60) == 0
+    finally:
+        runner.kill()
+        runner.communicate()
+
+
+def test_what_is_typed_at_a_terminal_reaches_a_program_once() -> None:
+    program = """
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+print("ready", flush=True)
+print(signal.sigwait([signal.SIGINT]).name, flush=True)
+# By the time of this answer, the supervisor has done with the signal.
+open("/sys/class/infiniband/rxe0/ports/1/hw_counters/link_downed").close()
+print("twice" if signal.SIGINT in signal.sigpending() else "once", flush=True)
+"""
+    process, terminal = pty.fork()
+    if not process:
+        words = [sys.executable, "-m", "softhca", "run", "--", sys.executable, "-c", program]
+        os.execv(sys.executable, words)
+    with open(terminal, "r+b", buffering=0) as typing:
+        said = b""
+        while b"ready" not in said:
+            said += typing.read(100) or b""
+        typing.write(b"\x03")
+        while b"once" not in said and b"twice" not in said:
+            said += typing.read(100) or b""
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert b"SIGINT" in said
+    assert b"once" in said
 
 
 def test_a_program_ignores_the_signals_that_its_supervisor_was_told_to() -> None:

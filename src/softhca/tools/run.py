@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 from contextlib import ExitStack
@@ -68,8 +69,32 @@ def _run_attached(args: argparse.Namespace, path: str, words: list[str]) -> int:
 
 
 def _pass_signals_on(program: Program) -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: program.signal(number))
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: program.signal(number))
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, lambda number, _: _pass_on_unless_typed(program, number))
+
+
+def _pass_on_unless_typed(program: Program, number: int) -> None:
+    """What is typed at a terminal goes to all that are in front of it, the program among them."""
+    if not _is_in_front():
+        program.signal(number)
+
+
+def _is_in_front() -> bool:
+    """Whether this process has a terminal, and gets what is typed there."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 COMMAND = Command(
