@@ -76,6 +76,12 @@ std::string working_directory(pid_t task) {
              : std::string(path, static_cast<std::size_t>(length));
 }
 
+// Why a device file is not opened with such flags, or 0.
+int refusal_of_device(std::uint64_t flags) {
+  if ((flags & O_CREAT) != 0 && (flags & O_EXCL) != 0) return EEXIST;
+  return (flags & O_DIRECTORY) != 0 ? ENOTDIR : 0;
+}
+
 void set_time(struct statx_timestamp& to, const timespec& from) {
   to.tv_sec = from.tv_sec;
   to.tv_nsec = static_cast<std::uint32_t>(from.tv_nsec);
@@ -143,7 +149,12 @@ Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
   const bool is_open = call.call == SystemCall::open || call.call == SystemCall::openat ||
                        call.call == SystemCall::openat2;
   if (is_open) {
-    if (known->kind == KnownPath::Kind::device) return Outcome::for_python;
+    if (known->kind == KnownPath::Kind::device) {
+      const int error = refusal_of_device(open_flags(call));
+      if (error == 0) return Outcome::for_python;
+      answers_.refuse(call.id, error);
+      return Outcome::answered;
+    }
     if (known->kind == KnownPath::Kind::live && !tree_is_fresh) return Outcome::for_python;
     open(call, *known);
   } else if (call.call == SystemCall::access || call.call == SystemCall::faccessat) {

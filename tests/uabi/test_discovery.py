@@ -167,6 +167,23 @@ print("well")
     assert run_under(sys.executable, "-c", program, str(tmp_path)).stdout == "well\n"
 
 
+def test_a_device_file_is_no_directory_and_is_not_made() -> None:
+    program = """
+import errno, glob, os
+path = "/dev/infiniband/uverbs0"
+wrong = {os.O_DIRECTORY: errno.ENOTDIR, os.O_RDWR | os.O_CREAT | os.O_EXCL: errno.EEXIST}
+for flags, expected in wrong.items():
+    try:
+        print(os.open(path, flags))
+    except OSError as error:
+        assert error.errno == expected, error
+assert glob.glob(path + "/*") == []
+os.close(os.open(path, os.O_RDWR | os.O_CREAT))
+print("well")
+"""
+    assert run_under(sys.executable, "-c", program).stdout == "well\n"
+
+
 def test_files_have_no_extended_attributes() -> None:
     program = """
 import os
