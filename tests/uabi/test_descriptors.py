@@ -12,7 +12,7 @@ import pytest
 
 from softhca.uabi.channels import Channel
 
-from .programs import SYSTEM_PYTHON, run_under
+from .programs import SYSTEM_PYTHON, needs, run_under
 
 
 def test_a_duplicate_has_no_number_below_the_one_that_is_asked_for() -> None:
@@ -90,6 +90,43 @@ print(*(os.read(ready, 1).decode() for _ in range(8)))
         check=True,
     )
     assert done.stdout.split() == ["64", str(hard), *"xxxxxxxx"]
+
+
+@needs("unshare")
+@pytest.mark.parametrize("doorbells", ["asked", "written"])
+def test_what_cannot_be_watched_is_not_opened(doorbells: str) -> None:
+    program = """
+import errno, os
+for _ in range(3):
+    got = []
+    while True:
+        try:
+            got.append(os.open("/dev/infiniband/uverbs0", os.O_RDWR))
+        except OSError as error:
+            assert error.errno == errno.ENOSPC, error
+            break
+    print(len(got))
+    for number in got:
+        os.close(number)
+"""
+    # In a user namespace, limits of inotify are whoever's who made it.
+    limited = 'echo 8 > /proc/sys/user/max_inotify_watches && exec "$@"'
+    words = [sys.executable, "-m", "softhca", "run", "--doorbells", doorbells, "--"]
+    done = subprocess.run(
+        ["unshare", "-r", "sh", "-c", limited, "sh", *words, SYSTEM_PYTHON, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "unshare" in done.stderr or "max_inotify_watches" in done.stderr:
+        pytest.skip("there are no user namespaces to be had")
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    counts = done.stdout.split()
+    assert len(counts) == 3
+    assert len(set(counts)) == 1
+    assert int(counts[0]) > 0
 
 
 def test_there_is_no_channel_that_cannot_be_written_to() -> None:

@@ -271,15 +271,15 @@ class Supervisor:
             return
         number = free_number(asked.task, attended.numbers)
         context = Context(device, self._known)
-        descriptor = context.file.open_again()
-        self._contexts[context.file.inode] = context
-        context.watch = self._watch.add(descriptor)
-        self._watched[context.watch] = context
         file = context.file
-        self._known.add_file(file.file_system, file.inode, device.number)
-        if self._doorbells is not None:
-            self._doorbells.add(file.rings)
+        descriptor = file.open_again()
         try:
+            context.watch = self._watch.add(descriptor)
+            self._watched[context.watch] = context
+            self._contexts[file.inode] = context
+            self._known.add_file(file.file_system, file.inode, device.number)
+            if self._doorbells is not None:
+                self._doorbells.add(file.rings)
             close_on_exec = bool(asked.open_flags & os.O_CLOEXEC)
             listener.add_descriptor(asked, descriptor, number, close_on_exec, True)
         finally:
