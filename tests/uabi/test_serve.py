@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import select
@@ -15,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
+import softhca
 from softhca.uabi import yama
-from softhca.uabi.serving import path_of
+from softhca.uabi.serving import Door, Wire, connect, path_of
+from softhca.uabi.supervisor import Supervisor
 
 from .pair import listens
 from .programs import SYSTEM_PYTHON, free_port, needs, needs_pyverbs, run_under, wait_until
@@ -139,6 +142,42 @@ def test_more_connections_than_it_has_descriptors_for_wait() -> None:
             connections.remove(one)
     assert "rxe0" in run_under("ibv_devices", options=ATTACHED).stdout
     assert serving.end() == (0, "")
+
+
+class _CrowdedDoor(Door):
+    """A door of a supervisor that has, as long as it is full, no descriptor left."""
+
+    is_full = False
+    times = 0
+
+    def accept(self) -> Wire:
+        self.times += 1
+        if self.is_full:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+@pytest.mark.usefixtures("own_directory")
+def test_it_does_not_ask_again_until_somebody_has_gone() -> None:
+    with softhca.open() as device, Supervisor([device]) as supervisor:
+        door = _CrowdedDoor(NAME)
+        supervisor.open_door(door)
+        first = connect(NAME)
+        supervisor.serve_once(60)
+        door.is_full = True
+        second = connect(NAME)
+        for _ in range(3):
+            supervisor.serve_once(0)
+        assert door.times == 2
+        door.is_full = False
+        first.connection.close()
+        wait_until(lambda: supervisor.serve_once(0) or door.times == 3)
+        assert second.hear() is not None
+        second.connection.shutdown(socket.SHUT_WR)
+        supervisor.serve_once(60)
+        assert second.hear() is None
+        second.connection.close()
+        door.close()
 
 
 def test_a_name_is_one_supervisors(serving: Serving) -> None:

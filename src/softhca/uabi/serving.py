@@ -60,7 +60,10 @@ class Wire:
 
     def hear(self) -> tuple[dict[str, Any], list[int]] | None:
         """Takes a message; None at the end. The descriptors are the caller's to close."""
-        octets, descriptors, _, _ = socket.recv_fds(self.connection, _LONGEST, 4)
+        try:
+            octets, descriptors, _, _ = socket.recv_fds(self.connection, _LONGEST, 4)
+        except ConnectionResetError:
+            return None  # It has gone before it heard what it was told.
         if not octets:
             return None
         for descriptor in descriptors:

@@ -91,6 +91,7 @@ class Supervisor:
         self._known = Known()
         self._doorbells = DoorbellWatch(self._known) if self._doorbells_are_written else None
         self._programs: list[Program] = []
+        self._shut_doors: list[Door] = []
         self._contexts: dict[int, Context] = {}  # By the inode of their file.
         self._watch = FileWatch()
         self._watched: dict[int, Context] = {}
@@ -110,6 +111,7 @@ class Supervisor:
 
     def close(self) -> None:
         """Ends what still runs, and forgets everything."""
+        self._shut_doors.clear()
         for program in self._programs:
             program.close()
         for context in list(self._contexts.values()):
@@ -168,11 +170,20 @@ class Supervisor:
         """Lets programs in that others start (softhca.uabi.attached)."""
         self._selector.register(door.listener, selectors.EVENT_READ, lambda: self._let_in(door))
 
+    def _open_shut_doors(self) -> None:
+        """Looks again who waits at the doors for which there was no descriptor left."""
+        doors, self._shut_doors = self._shut_doors, []
+        for door in doors:
+            self.open_door(door)
+
     def _let_in(self, door: Door) -> None:
         try:
             wire = door.accept()
-        except OSError:
-            return  # It has gone; or we have no descriptor left, and it waits until there is one.
+        except OSError as error:
+            if error.errno == errno.EMFILE:
+                self._selector.unregister(door.listener)
+                self._shut_doors.append(door)
+            return  # If it has not gone, it waits.
         try:
             wire.tell({"doorbells_are_written": self._doorbells_are_written})
         except OSError:
@@ -195,6 +206,7 @@ class Supervisor:
         # Programs end with whoever started them: the kernel will say so.
         self._selector.unregister(wire.connection)
         wire.connection.close()
+        self._open_shut_doors()
 
     def serve(self, program: Program) -> int:
         """Serves all programs until one has ended; returns its status, as of os.waitstatus()."""
@@ -220,6 +232,7 @@ class Supervisor:
         if listener.is_over:
             self._selector.unregister(listener.fd)
             listener.stop()
+            self._open_shut_doors()
 
     def _answer(self, attended: Attended, asked: Asked) -> None:
         listener = attended.listener
@@ -334,3 +347,4 @@ class Supervisor:
             context.close()
         except Exception:  # What one program leaves must not be every program's end.
             traceback.print_exc()
+        self._open_shut_doors()
