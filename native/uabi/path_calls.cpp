@@ -76,6 +76,11 @@ std::string working_directory(pid_t task) {
              : std::string(path, static_cast<std::size_t>(length));
 }
 
+bool is_directory(const std::string& file) {
+  struct stat status;
+  return ::stat(file.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 // Why a device file is not opened with such flags, or 0.
 int refusal_of_device(std::uint64_t flags) {
   if ((flags & O_CREAT) != 0 && (flags & O_EXCL) != 0) return EEXIST;
@@ -155,7 +160,9 @@ Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
       answers_.refuse(call.id, error);
       return Outcome::answered;
     }
-    if (known->kind == KnownPath::Kind::live && !tree_is_fresh) return Outcome::for_python;
+    // By way of a directory, files are opened that nobody is asked about.
+    const bool leads_to_live = known->kind == KnownPath::Kind::live || is_directory(known->file);
+    if (leads_to_live && !tree_is_fresh) return Outcome::for_python;
     open(call, *known);
   } else if (call.call == SystemCall::access || call.call == SystemCall::faccessat) {
     check_access(call, *known);

@@ -12,6 +12,7 @@ import pytest
 
 from .programs import (
     SYSTEM_PYTHON,
+    free_port,
     is_running,
     needs,
     needs_pyverbs,
@@ -182,6 +183,35 @@ os.close(os.open(path, os.O_RDWR | os.O_CREAT))
 print("well")
 """
     assert run_under(sys.executable, "-c", program).stdout == "well\n"
+
+
+@needs("ibv_rc_pingpong")
+def test_counters_are_up_to_date_however_they_are_opened() -> None:
+    program = """
+import os, subprocess, sys
+device = "/sys/class/infiniband/rxe0"
+def read(file, directory=None):
+    descriptor = os.open(file, os.O_RDONLY, dir_fd=directory)
+    try:
+        return int(os.read(descriptor, 100))
+    finally:
+        os.close(descriptor)
+counters = f"{device}/ports/1/hw_counters"
+last = 0
+for top in (os.path.dirname(device), device, f"{device}/ports", counters, f"/{counters}"):
+    subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+    directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    below = os.path.relpath(counters, os.path.normpath(top.replace("//", "/")))
+    count = read(f"{below}/rcvd_pkts", directory)
+    assert count > last, (top, count, last)
+    assert count == read(f"{counters}/rcvd_pkts") == read(f"/{counters}/rcvd_pkts")
+    last = count
+os.close(os.open("//dev/infiniband/uverbs0", os.O_RDWR))
+print("well")
+"""
+    pair = [sys.executable, str(Path(__file__).with_name("pair.py"))]
+    words = [*pair, "ibv_rc_pingpong", "-g", "0", "-n", "10", "-p", str(free_port())]
+    assert run_under(sys.executable, "-c", program, *words).stdout == "well\n"
 
 
 def test_files_have_no_extended_attributes() -> None:

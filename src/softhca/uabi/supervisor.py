@@ -276,7 +276,8 @@ class Supervisor:
 
     def _open(self, attended: Attended, asked: Asked) -> None:
         listener = attended.listener
-        path = os.path.normpath(os.fsdecode(asked.path))
+        # What begins with two slashes would keep them.
+        path = os.path.normpath("/" + os.fsdecode(asked.path).lstrip("/"))
         device = next((device for device in self.devices if device.path == path), None)
         if device is None:
             self._refresh(path)
@@ -309,8 +310,10 @@ class Supervisor:
             os.close(source)
 
     def _refresh(self, path: str) -> None:
+        """Brings counters up to date that a path is of, or a directory that they are below."""
         for device in self.devices:
-            if f"/{device.name}/" in path:
+            own = f"{sysfs.DEVICES}/{device.name}"
+            if path in (sysfs.DEVICES, own) or path.startswith(f"{own}/"):
                 self._tree.refresh_counters(device)
 
     def _forward_events(self, device: SharedDevice) -> None:

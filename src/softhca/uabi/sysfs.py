@@ -20,9 +20,11 @@ from softhca.verbs.enums import PortState
 # Directories whose files show what is true when they are opened.
 LIVE_DIRECTORIES = ("hw_counters", "counters")
 
+DEVICES = "/sys/class/infiniband"
+
 # What a tree stands for, and the directory of it that stands there.
 SHOWN = {
-    "/sys/class/infiniband": "infiniband",
+    DEVICES: "infiniband",
     "/sys/class/infiniband_verbs": "infiniband_verbs",
     "/dev/infiniband": "nodes",
 }
