@@ -179,7 +179,10 @@ Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
 void PathCalls::open(const Notification& call, const KnownPath& path) const {
   const std::uint64_t flags = open_flags(call);
   if ((flags & O_ACCMODE) != O_RDONLY) {
-    answers_.refuse(call.id, EACCES);
+    // Of what there is nothing is written, and nothing is made.
+    struct stat status;
+    const bool is_missing = (flags & O_CREAT) == 0 && ::stat(path.file.c_str(), &status) != 0;
+    answers_.refuse(call.id, is_missing ? errno : EACCES);
     return;
   }
   const int wanted = static_cast<int>(flags & (O_DIRECTORY | O_NONBLOCK | O_PATH | O_NOFOLLOW));
