@@ -30,8 +30,8 @@ NOT_NAME = re.compile(
     r"\((?!anonymous).*|<.*|\.(?:isra|constprop|part|cold|lto_priv)\b.*|\[clone .*"
 )
 MODULE = "_adapter"
-# What stands before the one instruction that moves payload has the name of what follows a fault.
-PLAIN_NAMES = {"copy_fault": "copy of payload"}
+# The instruction that moves payload is in assembly, between labels.
+PLAIN_NAMES = dict.fromkeys(("copy", "copy_fault"), "copy of payload")
 
 
 @dataclass(frozen=True, slots=True)

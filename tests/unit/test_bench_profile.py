@@ -35,6 +35,7 @@ def line(pid: int, symbol: str, binary: str) -> str:
         ("softhca::Engine::round(bool, bool)", OURS, ("softhca", "Engine::round")),
         ("softhca::(anonymous namespace)::look(int)", OURS, ("softhca", "look")),
         ("poll_each<softhca::poll_records>(int)", OURS, ("softhca", "poll_each")),
+        ("softhca_copy", OURS, ("softhca", "copy of payload")),
         ("softhca_copy_fault", OURS, ("softhca", "copy of payload")),
         ("finish_task_switch.isra.0", "[kernel.kallsyms]", ("kernel", "finish_task_switch")),
         ("__vdso_clock_gettime", "[vdso]", ("C library", "__vdso_clock_gettime")),
