@@ -101,7 +101,7 @@ def profile_of(lines: Iterable[str], processes: Mapping[str, int]) -> Profile:
 def place_of(symbol: str, binary: str) -> tuple[str, str]:
     """The group and the function of a sample; of Python, its loop and its calls are one."""
     function = NOT_NAME.sub("", symbol).strip()
-    if MODULE in Path(binary).name:
+    if MODULE in Path(binary).name or function.startswith(("softhca::", "softhca_")):
         short = function.replace("softhca::", "").replace("(anonymous namespace)::", "")
         short = short.removeprefix("softhca_")
         return "softhca", PLAIN_NAMES.get(short, short)

@@ -19,12 +19,12 @@ SIZES = {"64 KiB": 64 * KIB, "1 MiB": MIB, "16 MiB": 16 * MIB}
 GOALS = {"64 KiB": 0.85, "1 MiB": 0.95, "16 MiB": 0.8}
 WHY = {
     "WRITE": """\
-Who owns the memory copies, after it has looked at the rights. What is not `copy of payload` is asking
-for the next message and telling of the last, the same for each, so that it shows where the copy
-itself takes half a microsecond.""",
+Who owns the memory copies, after it has looked at the rights. What is not `copy of payload` is
+asking for the next message and telling of the last, the same for each, so that it shows where
+the copy itself takes half a microsecond.""",
     "READ": """\
-Who asks for the bytes copies them, between posting and polling, which are Python on the same processor;
-the other side has almost nothing to do, and looks whether there is more.""",
+Who asks for the bytes copies them, between posting and polling, which are Python on the same
+processor; the other side has almost nothing to do, and looks whether there is more.""",
 }
 # About what one measurement shall move.
 BYTES = 256 * MIB

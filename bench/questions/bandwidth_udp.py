@@ -20,9 +20,9 @@ PATH_MTU = 4096
 COUNT = 128
 WINDOW = 4
 WHY = """\
-The sender is the busier side, and the probe is all of its `kernel` but the wake-ups and what it asks
-for acknowledgements. Besides, it copies the payload behind each packet's headers and makes an ICRC of
-it, and the receiver checks that and copies the payload to where it belongs."""
+The sender is the busier side, and the probe is all of its `kernel` but the wake-ups and what it
+asks for acknowledgements. Besides, it copies the payload behind each packet's headers and makes
+an ICRC of it, and the receiver checks that and copies the payload to where it belongs."""
 
 
 def ask(contest: Contest) -> Iterator[Finding]:

@@ -19,9 +19,10 @@ REGIONS = 10_000
 MOST_QPS = 10_000
 MESSAGES = 2000
 WHY_IN_TURN = """\
-Nothing takes longer by itself: each message finds its queue pair, its region, their Python objects and
-the page of its payload in no near cache, on both sides, and each function of the way waits a little.
-`Neighbourhood::has_work` is waiting for the other side, which waits for its memory."""
+Nothing takes longer by itself: each message finds its queue pair, its region, their Python
+objects and the page of its payload in no near cache, on both sides, and each function of the
+way waits a little. `Neighbourhood::has_work` is waiting for the other side, which waits for its
+memory."""
 
 
 class Crowd(TwoSides):

@@ -17,9 +17,9 @@ TITLE = "rate at 64 B, shared memory"
 BYTES = 64
 COUNT = 200_000
 WHY_LIST = """\
-Both sides are busy to the end. The ring that the probe is has no more to do than `Neighbour::fetch`;
-the other functions are what a message is besides: its receive, its region and its rights, the copy,
-the completion, and a record of NumPy for it."""
+Both sides are busy to the end. The ring that the probe is has no more to do than
+`Neighbour::fetch`; the other functions are what a message is besides: its receive, its region
+and its rights, the copy, the completion, and a record of NumPy for it."""
 
 
 def ask(contest: Contest) -> Iterator[Finding]:

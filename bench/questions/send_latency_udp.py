@@ -18,10 +18,11 @@ TITLE = "RC SEND, half round trip over UDP, 64 B"
 BYTES = 64
 COUNT = 5000
 WHY = """\
-The probe's half round trip is a send and a receive by sockets that are connected. Ours cannot be: the
-kernel would count the IPv4 identification, which the ICRC covers and no socket tells, and each send
-looks for its route instead. What comes is asked for its sender, traffic class and hop limit, which
-completions tell. Both is the kernel's time; what is left in `softhca` is two ICRCs and RC's state."""
+The probe's half round trip is a send and a receive by sockets that are connected. Ours cannot
+be: the kernel would count the IPv4 identification, which the ICRC covers and no socket tells,
+and each send looks for its route instead. What comes is asked for its sender, traffic class and
+hop limit, which completions tell. Both is the kernel's time; what is left in `softhca` is two
+ICRCs and RC's state."""
 
 
 def add_peers(among: Contestants, size: int) -> None:

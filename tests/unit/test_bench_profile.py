@@ -41,7 +41,8 @@ def line(pid: int, symbol: str, binary: str) -> str:
         ("__vdso_clock_gettime", "[vdso]", ("C library", "__vdso_clock_gettime")),
         ("recvmsg", "/usr/lib/x86_64-linux-gnu/libc.so.6", ("C library", "recvmsg")),
         ("_PyEval_EvalFrameDefault", "/opt/lib/libpython3.11.so.1.0", ("Python", "")),
-        ("main", "/tmp/round_trip", ("round_trip", "")),
+        ("main", "/opt/round_trip", ("round_trip", "")),
+        ("softhca::Adapter::post_send(int)", "/opt/round_trip", ("softhca", "Adapter::post_send")),
     ],
 )
 def test_places_have_plain_names(symbol, binary, place):
