@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -93,3 +94,12 @@ def test_without_perf_nothing_is_measured(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda _: None)
     taken = profile.sample({"near": HERE}, lambda: pytest.fail("was measured"))
     assert taken.missing == "perf is not installed"
+
+
+def test_a_perf_that_may_not_look_says_why(monkeypatch, tmp_path):
+    refusing = tmp_path / "perf"
+    refusing.write_text("#!/bin/sh\necho You may not. >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(profile, "SECONDS", 0.0)
+    assert profile.sample({"near": os.getpid()}, lambda: 0.0).missing == "You may not."
