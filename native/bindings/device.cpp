@@ -156,6 +156,7 @@ std::optional<std::tuple<EventType, std::uint32_t>> event_of(
 
 nb::dict link_counters(Hca& hca) {
   nb::dict out;
+  demand(hca.may_await_work("link_counters"));
   const std::optional<DriverCounters> taken = demand(hca.driver_counters());
   if (!taken) return out;
   const DriverCounters& counters = *taken;
@@ -185,6 +186,7 @@ void bind_opening(HcaClass& hca) {
                   nb::arg("shortcut") = true, nb::arg("fault_rules") = nb::none(),
                   nb::arg("congestion") = LimitsDict(),
                   "An adapter on the wire, with a driver of its own.")
+      .def("may_close", [](Hca& self) { demand(self.may_await_work("close")); })
       .def("close", &Hca::close);
 }
 

@@ -1,5 +1,7 @@
 #include "bindings/hca.hpp"
 
+#include <thread>
+
 namespace softhca {
 
 Hca::Hca(AdapterConfig config)
@@ -10,6 +12,12 @@ Hca::Hca(OpenedDevice device)
     : guarded_(std::move(device.adapter)), driver_(std::move(device.driver)) {}
 
 Hca::~Hca() { close(); }
+
+Status Hca::may_await_work(const char* call) const {
+  if (!driver_ || !driver_->asks_caller()) return Status::success();
+  return refuse(EDEADLK, call, 0,
+                "would wait for the packet that this function of LinkFaults is asked about");
+}
 
 Status Hca::why_unusable() const {
   if (fork_generation_ != softhca::fork_generation()) {
@@ -22,6 +30,11 @@ void Hca::close() {
   // In a child of fork() the calls of the parent's other threads never end.
   const bool ours = fork_generation_ == softhca::fork_generation();
   if (closed_.exchange(true)) return;
+  if (ours && driver_ && driver_->asks_caller()) {
+    // The garbage collector, in a predicate: it cannot wait for what waits for the predicate.
+    std::thread([driver = driver_] { driver->close(); }).detach();
+    return;
+  }
   const GilReleased released;
   while (ours && calls_.load() != 0) std::this_thread::yield();
   if (driver_) {

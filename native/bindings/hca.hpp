@@ -102,6 +102,10 @@ class Hca {
     });
   }
 
+  // EDEADLK, by the name of a call that waits for the adapter's work, if the caller is a predicate
+  // or script that this work waits for.
+  Status may_await_work(const char* call) const;
+
   // Names the device among those of the process.
   std::uint64_t identity() const { return reinterpret_cast<std::uintptr_t>(this); }
 
@@ -176,7 +180,7 @@ class Hca {
 
   const std::uint64_t fork_generation_ = softhca::fork_generation();
   std::shared_ptr<GuardedAdapter> guarded_;
-  std::unique_ptr<Driver> driver_;
+  std::shared_ptr<Driver> driver_;
   std::shared_ptr<SimulatedSide> simulated_;  // Without a driver.
   nanobind::object idle_;
   std::atomic<int> calls_{0};

@@ -39,6 +39,7 @@ void bind_posting(HcaClass& hca) {
 
 // The queue pair joins in the adapter, and the adapter's address in the network.
 void attach_mcast(Hca& hca, std::uint32_t qpn, const Gid& gid) {
+  demand(hca.may_await_work("attach_mcast"));
   if (!demand(hca.call([&](Adapter& adapter) { return adapter.attach_mcast(qpn, gid); }))) return;
   const DriverError error = hca.join_group(gid);
   if (error.ok()) return;
@@ -47,6 +48,7 @@ void attach_mcast(Hca& hca, std::uint32_t qpn, const Gid& gid) {
 }
 
 void detach_mcast(Hca& hca, std::uint32_t qpn, const Gid& gid) {
+  demand(hca.may_await_work("detach_mcast"));
   demand(hca.call([&](Adapter& adapter) { return adapter.detach_mcast(qpn, gid); }));
   const DriverError error = hca.leave_group(gid);
   if (!error.ok()) {

@@ -114,6 +114,11 @@ class Driver {
   // For a call that connects a queue pair to it; waits a little.
   void meet(const Gid& gid);
 
+  // The caller is a predicate or script of this adapter's faults, and the adapter waits for it.
+  bool asks_caller() const {
+    return options_.fault_rules != nullptr && options_.fault_rules->are_judged_here();
+  }
+
   // A caller that polled goes to sleep: the thread takes over at once.
   void caller_sleeps();
 

@@ -7,6 +7,26 @@
 #include "wire/packet.hpp"
 
 namespace softhca {
+namespace {
+
+// While it lives, this thread judges by the rules, be it within another judgement.
+class Judgement {
+ public:
+  explicit Judgement(SharedFaults& faults)
+      : lock_(faults.mutex),
+        faults_(faults),
+        before_(faults.judge.exchange(std::this_thread::get_id())) {}
+  ~Judgement() { faults_.judge.store(before_); }
+  Judgement(const Judgement&) = delete;
+  Judgement& operator=(const Judgement&) = delete;
+
+ private:
+  const std::lock_guard<std::recursive_mutex> lock_;
+  SharedFaults& faults_;
+  const std::thread::id before_;
+};
+
+}  // namespace
 
 void ScriptedLink::pass(Direction& to, Owned owned, std::uint64_t delay_ns) {
   if (delay_ns != 0) {
@@ -31,7 +51,7 @@ void ScriptedLink::put(Direction& to, const Datagram& datagram, bool sending) {
   verdict_.clear();
   ByteSpan bytes = owned.bytes;
   {
-    const std::lock_guard lock(faults_->mutex);
+    const Judgement judgement(*faults_);
     faults_->rules.judge(owned.route, bytes, now_ns_ - start_ns_, -1, sending, verdict_,
                          ~kAtArrival);
   }
@@ -116,7 +136,7 @@ bool ScriptedLink::answered(const Owned& arrived) {
   std::vector<std::uint8_t> copy = arrived.bytes;
   ByteSpan bytes = copy;
   {
-    const std::lock_guard lock(faults_->mutex);
+    const Judgement judgement(*faults_);
     faults_->rules.judge(arrived.route, bytes, now_ns_ - start_ns_, -1, false, verdict_, asked);
   }
   const auto send_back = [this](PacketInPlace made) {

@@ -1,11 +1,13 @@
 // Rules of faults around a real link: the same words as in a simulated fabric.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "faults/fault_set.hpp"
@@ -19,6 +21,10 @@ namespace softhca {
 struct SharedFaults {
   std::recursive_mutex mutex;
   FaultSet rules;
+  std::atomic<std::thread::id> judge;  // The thread that judges a packet; none: nobody does.
+
+  // The caller is a predicate or script of these rules. It must not wait for who judges by them.
+  bool are_judged_here() const { return judge.load() == std::this_thread::get_id(); }
 };
 
 // Looks up the queue pair that a packet is for; false if there is none.

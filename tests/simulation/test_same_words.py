@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
+import socket
 import subprocess
 import sys
+import threading
+import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +121,75 @@ def test_a_predicate_may_ask_for_faults_and_change_them() -> None:
         assert written(a, b).ok
     assert seen == [0, 1, 2]
     assert [fault.struck for fault in faults.all] == [3, 1]
+
+
+WAITING: dict[str, Callable[[hca.Device, hca.QP], object]] = {
+    "close": lambda device, qp: device.close(),
+    "link_counters": lambda device, qp: device.link_counters,
+    "attach_mcast": lambda device, qp: qp.attach_mcast("239.1.2.3"),
+    "detach_mcast": lambda device, qp: qp.detach_mcast("239.1.2.3"),
+    "leaving its block": lambda device, qp: device.__exit__(None, None, None),
+}
+
+
+@pytest.mark.parametrize("on", ["send", "receive"])
+@pytest.mark.parametrize("call", WAITING)
+def test_what_would_wait_for_the_packet_that_is_judged_is_refused(call: str, on: str) -> None:
+    faults = LinkFaults()
+    refusals: list[OSError] = []
+
+    def where(packet: FaultPacket) -> bool:
+        try:
+            WAITING[call](a, group)
+        except OSError as error:
+            refusals.append(error)
+        return False
+
+    with hca.open(faults=faults) as a, hca.open() as b:
+        pd = a.alloc_pd()
+        cq = a.create_cq(16)
+        group = pd.create_qp(hca.QPType.UD, send_cq=cq, recv_cq=cq)
+        faults.drop(where=where, on=on)
+        assert written(a, b).ok
+        assert not a.closed
+        assert a.link_counters["sent"] > 0
+        assert not group.closed
+        group.attach_mcast("239.1.2.3")
+        group.detach_mcast("239.1.2.3")
+    assert refusals
+    named = "close" if call == "leaving its block" else call
+    assert {error.errno for error in refusals} == {errno.EDEADLK}
+    assert {getattr(error, "argument", None) for error in refusals} == {named}
+    assert str(refusals[0]).startswith(f"{named}: would wait for the packet")
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_predicate_may_let_go_of_its_adapter() -> None:
+    faults = LinkFaults()
+    held: list[hca.Device] = []
+    gone = threading.Event()
+
+    def where(packet: FaultPacket) -> bool:
+        held.clear()
+        gc.collect()
+        return False
+
+    faults.drop(where=where, on="receive")
+    held.append(hca.open(faults=faults))
+    address = str(held[0].gid.ip)
+    weakref.finalize(held[0], gone.set)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as anyone:
+        anyone.sendto(bytes(64), (address, 4791))
+    assert gone.wait(30)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            hca.open(address).close()
+        except hca.VerbsError as error:
+            assert error.errno == errno.EADDRINUSE
+            assert time.monotonic() < deadline
+        else:
+            break
 
 
 def raising_hook(about: object) -> None:

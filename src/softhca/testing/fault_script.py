@@ -307,7 +307,8 @@ class LinkFaults(PacketFaults):
     be added while the adapter is open. A predicate or script that raises is reported by
     `sys.unraisablehook`, and leaves the packet as it is. It runs within the adapter's own work, and
     so must not wait for the end of that: closing the adapter, its `link_counters` and its multicast
-    groups do. Posting, polling, and asking for faults or changing them is fine.
+    groups are refused there with EDEADLK. Posting, polling, and asking for faults or changing them
+    is fine.
 
     Args:
         seed: Of what is drawn.

@@ -125,7 +125,22 @@ class Device(VerbsObject):
             self._hca.close()  # Gives up this process's copies of the descriptors.
         super()._forget()
 
+    def close(self) -> None:
+        """Closes the device: it takes no packets any more. Does nothing the second time.
+
+        Raises:
+            VerbsError: EBUSY, if objects that were made from it still live; EDEADLK, in a
+                predicate or script of its `LinkFaults`. It stays open.
+        """
+        self._refuse_within_its_work()
+        super().close()
+
+    def _refuse_within_its_work(self) -> None:
+        if not self._closed and not self._inherited():
+            self._hca.may_close()
+
     def _close_with_children(self) -> None:
+        self._refuse_within_its_work()
         try:
             super()._close_with_children()
         except VerbsError:

@@ -10,8 +10,11 @@ from softhca.verbs.enums import QPAttrMask, QPState, QPType
 
 # Arguments whose numbers say more as names.
 _NAMED = {"attr_mask": QPAttrMask, "qp_state": QPState, "cur_qp_state": QPState, "qp_type": QPType}
-# Arguments that are no number, whatever number the adapter gives for them.
-_NUMBERLESS = ("device", "gid", "invalidation", "invalidation_channel")
+# Arguments that are no number, and calls, whatever number the adapter gives for them.
+_NUMBERLESS = (
+    *("device", "gid", "invalidation", "invalidation_channel"),
+    *("attach_mcast", "close", "detach_mcast", "link_counters"),
+)
 
 
 class VerbsError(OSError):
