@@ -142,6 +142,7 @@ void Adapter::State::settle_overflows() {
           qp.queues.send_cq == cq || qp.queues.recv_cq == cq || completes_through_xrc(qp, *cq);
       if (uses && qp.state() != QpState::RESET && qp.state() != QpState::ERR) {
         raise(EventType::QP_FATAL, qp.qpn);
+        settle_debts(qp);
         qp.responder.silence();
         qp.enter_error();
       }

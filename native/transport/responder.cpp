@@ -99,7 +99,8 @@ Responder::Step Responder::execute_send(const Packet& packet) {
     // Before the receive completes, so that who sees it may use the memory again.
     const AccessFault refused = qp_.services.memory.invalidate(who_, packet.invalidate_rkey, true);
     if (!refused.ok()) {
-      // Neither NAK nor ACK (IBTA Vol 1, 9.9.6.3, class J).
+      // Neither NAK nor ACK (IBTA Vol 1, 9.9.6.3, class J); but one for those before it.
+      acknowledge_now();
       fail_receive(WcStatus::REM_INV_REQ_ERR, refused);
       qp_.services.raise(EventType::QP_REQ_ERR, qp_.qpn);
       qp_.enter_error();
@@ -250,8 +251,9 @@ void Responder::finish_packet(const Packet& packet) {
   expected_psn_ = psn_add(expected_psn_, psns);
   if (info.has(kFirst | kMiddle)) {
     in_progress_ = info.has(kSend) ? InProgress::SEND : InProgress::WRITE;
-  } else {
-    finish_message(packet);
+  } else if (!finish_message(packet)) {
+    disown_message(psns);
+    return;
   }
   if (info.has(kReadRequest | kTakesAtomicResource)) {
     qp_.services.schedule(qp_);
@@ -274,12 +276,22 @@ void Responder::advance() {
   }
 }
 
-void Responder::finish_message(const Packet& packet) {
+// False: nobody will ever see its completion.
+bool Responder::finish_message(const Packet& packet) {
   in_progress_ = InProgress::NOTHING;
   msn_ = psn_add(msn_, 1);
-  if (packet.info->has(kSend) || packet.info->has(kHasImmDt)) {
-    complete_receive(packet);
+  if (!packet.info->has(kSend) && !packet.info->has(kHasImmDt)) {
+    return true;
   }
+  complete_receive(packet);
+  return !receive_cq_->overflowed();
+}
+
+// Its sender must not think that it has been received. The overflow of the queue is about to take
+// the queue pair to error, and those before it are still acknowledged.
+void Responder::disown_message(std::uint32_t last_psns) {
+  expected_psn_ = psn_add(expected_psn_, (kPsnMask + 1 - last_psns) & kPsnMask);
+  msn_ = psn_add(msn_, kPsnMask);
 }
 
 void Responder::complete_receive(const Packet& packet) {

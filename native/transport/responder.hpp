@@ -147,10 +147,11 @@ class Responder {
   AccessFault run_atomic(Resource& resource);
   bool run_waiting_atomics();
   void finish_packet(const Packet& packet);
-  void finish_message(const Packet& packet);
+  bool finish_message(const Packet& packet);
+  void disown_message(std::uint32_t last_psns);
   void complete_receive(const Packet& packet);
   void acknowledge_some_day();
-  void complete_short(const ShortPacket& packet);
+  bool complete_short(const ShortPacket& packet);
 
   // Refusals (responder.cpp): a NAK and the error state for reliable services, silence for the
   // others.

@@ -168,7 +168,10 @@ Responder::Short Responder::finish_short(const ShortPacket& packet) {
   expected_psn_ = psn_add(expected_psn_, 1);
   msn_ = psn_add(msn_, 1);
   message_bytes_ = static_cast<std::uint32_t>(packet.payload.size());
-  if (packet.consumes_receive()) complete_short(packet);
+  if (packet.consumes_receive() && !complete_short(packet)) {
+    disown_message(1);
+    return Short::TAKEN;
+  }
   if (packet.ack_request) return Short::OWES_ACKNOWLEDGE;
   acknowledge_some_day();
   return Short::TAKEN;
@@ -178,7 +181,8 @@ Responder::Short Responder::take_short(const ShortPacket& packet) {
   return may_take_short(packet) && place_short(packet) ? finish_short(packet) : Short::NOT_TAKEN;
 }
 
-void Responder::complete_short(const ShortPacket& packet) {
+// False: nobody will ever see the completion.
+bool Responder::complete_short(const ShortPacket& packet) {
   Services& services = qp_.services;
   CompletionQueue& cq = *qp_.queues.recv_cq;
   Completion aside;
@@ -199,9 +203,10 @@ void Responder::complete_short(const ShortPacket& packet) {
   }
   if (room != nullptr) {
     services.end_quietly(cq, completion);
-  } else {
-    services.complete(cq, completion);
+    return true;
   }
+  services.complete(cq, completion);
+  return !cq.overflowed();
 }
 
 bool Responder::acknowledges_at_once(std::uint32_t psn) {

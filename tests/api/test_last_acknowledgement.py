@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 import softhca as hca
+from softhca import WcStatus
 
 from .hosts import Host, Pair
 
@@ -47,6 +48,26 @@ def test_a_receiver_may_end_at_once(end: str, link: str) -> None:
             assert pair.completion(pair.b).status is hca.WcStatus.SUCCESS
             ENDS[end](b)
         assert pair.completion(pair.a).status is hca.WcStatus.SUCCESS
+
+
+@pytest.mark.parametrize("link", ["udp", "auto"])
+def test_what_came_before_a_refused_invalidation_is_acknowledged(link: str) -> None:
+    with hca.open(link=link) as near, hca.open(link=link) as far:
+        pair = Pair(Host(near), Host(far), None)
+        a, b = pair.a.qp(), pair.b.qp()
+        a.connect(b.info(), timeout=12)
+        b.connect(a.info())
+        b.post_recv([hca.Recv(pair.b.mr[:64])] * 2)
+        a.post_send(
+            [
+                hca.Send(pair.a.mr[:64], wr_id=1),
+                hca.SendInv(pair.a.mr[:64], rkey=0x7FFFFF00, wr_id=2, signaled=True),
+            ]
+        )
+        came = [wc.status for wc in pair.completions(pair.b, 2)]
+        assert came == [WcStatus.SUCCESS, WcStatus.REM_INV_REQ_ERR]
+        failed = pair.completion(pair.a)
+        assert (failed.wr_id, failed.status) == (2, WcStatus.RETRY_EXC_ERR)
 
 
 _kept: list[object] = []

@@ -9,7 +9,7 @@ import pytest
 from softhca._adapter import Completion, EventType, QPState, QPType, WcStatus
 
 from .host import Qp, errno_of, send
-from .peer import NAK_ACCESS, connect
+from .peer import ACK, NAK_ACCESS, connect
 
 SUCCESS, FLUSHED = WcStatus.SUCCESS, WcStatus.WR_FLUSH_ERR
 PSN = 0x800
@@ -99,6 +99,33 @@ def test_11_6_3_overflow_is_an_event_and_takes_every_user_of_the_queue_to_err(ho
     assert outsider.state == QPState.RTS
     # What was there before is still there.
     assert len(host.hca.poll_cq(cq, 100, Completion)) == capacity
+
+
+@pytest.mark.parametrize("last", ["SEND_ONLY", "SEND_LAST", "RDMA_WRITE_ONLY_WITH_IMMEDIATE"])
+def test_11_6_3_what_completed_before_an_overflow_is_acknowledged(host, last):
+    """And what did not is not: its sender must not think that it has been received."""
+    cq = host.hca.create_cq(2)
+    capacity = host.hca.cq_capacity(cq)
+    qp, peer = connect(host, recv_cq=cq, peer_qpn=0x11)
+    bystander, other = connect(host, recv_cq=cq, peer_qpn=0x22)
+    bystander.recv()
+    other.request("SEND_ONLY")
+    for _ in range(capacity - 1):
+        qp.recv()
+        peer.request("SEND_ONLY")
+    fitting = peer.psn - 1
+    memory = host.memory(4096)
+    qp.recv(memory.sge())
+    if last == "SEND_LAST":
+        peer.request("SEND_FIRST", bytes(1024), ack_request=False)
+    payload = b"" if last == "RDMA_WRITE_ONLY_WITH_IMMEDIATE" else b"last"
+    assert (qp.state, bystander.state) == (QPState.RTS, QPState.RTS)
+    peer.request(last, payload)
+    assert (qp.state, bystander.state) == (QPState.ERR, QPState.ERR)
+    assert other.answers() == [(other.psn - 1, ACK)]
+    assert peer.answers() == [(fitting, ACK)]
+    peer.request(last, payload, psn=peer.psn - 1)
+    assert peer.answers() == []
 
 
 def test_11_6_3_a_queue_filled_to_the_brim_is_no_overflow(host):
