@@ -192,8 +192,8 @@ Status Adapter::modify_srq(std::uint32_t handle, const SrqAttr& attr, std::uint3
     return refuse(EINVAL, "max_wr", attr.max_wr, "cannot be changed: SRQ_RESIZE is not offered");
   }
   if ((mask & kSrqLimit) != 0) {
-    if (attr.srq_limit >= srq->ring.capacity()) {
-      return refuse(EINVAL, "srq_limit", attr.srq_limit, "must be below max_wr");
+    if (attr.srq_limit > srq->ring.capacity()) {
+      return refuse(EINVAL, "srq_limit", attr.srq_limit, "is above max_wr");
     }
     srq->limit = attr.srq_limit;
   }

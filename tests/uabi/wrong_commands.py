@@ -314,6 +314,12 @@ ROWS: tuple[Row, ...] = (
     ("modified for no driver", EINVAL, lambda g: g.write(33, s.MODIFY_SRQ, _srq(2, 1))),
     ("a limit too high", EINVAL, lambda g: g.write(33, s.MODIFY_SRQ, _srq(2, 99), tail=bytes(8))),
     ("a limit", OK, lambda g: g.write(33, s.MODIFY_SRQ, _srq(2, 1), tail=bytes(8))),
+    ("a limit of all", OK, lambda g: g.write(33, s.MODIFY_SRQ, _srq(2, 15), tail=bytes(8))),
+    (
+        "a limit of one more",
+        EINVAL,
+        lambda g: g.write(33, s.MODIFY_SRQ, _srq(2, 16), tail=bytes(8)),
+    ),
     ("a high limit", OK, lambda g: g.write(32, s.CREATE_SRQ, {**_XSRQ, "srq_limit": 3000})),
     ("a type of none", EOPNOTSUPP, lambda g: g.write(39, s.CREATE_XSRQ, {**_XSRQ, "srq_type": 5})),
     ("XRC", EINVAL, lambda g: g.write(39, s.CREATE_XSRQ, {**_XSRQ, "srq_type": 1})),
