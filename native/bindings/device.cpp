@@ -1,5 +1,6 @@
 #include <nanobind/stl/shared_ptr.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,14 @@ namespace {
 nb::dict dict_of(const Limits& limits) {
   nb::dict out;
 #define SOFTHCA_TO_DICT(name) out[#name] = limits.name;
+  SOFTHCA_LIMITS(SOFTHCA_TO_DICT)
+#undef SOFTHCA_TO_DICT
+  return out;
+}
+
+nb::dict limit_bits() {
+  nb::dict out;
+#define SOFTHCA_TO_DICT(name) out[#name] = std::numeric_limits<decltype(Limits::name)>::digits;
   SOFTHCA_LIMITS(SOFTHCA_TO_DICT)
 #undef SOFTHCA_TO_DICT
   return out;
@@ -174,6 +183,8 @@ nb::dict link_counters(Hca& hca) {
 }
 
 void bind_opening(HcaClass& hca) {
+  hca.def_static("limit_bits", &limit_bits, nb::sig("def limit_bits() -> dict[str, int]"),
+                 "How many bits each limit has, by its name.");
   hca.def("__init__", &simulate, nb::kw_only(), nb::arg("gids"), nb::arg("seed"),
           nb::arg("active_mtu"), nb::arg("node_guid"), nb::arg("udp_source_ports"),
           nb::arg("icrc_level"), nb::arg("pkeys"), nb::arg("retry_early"), nb::arg("limits"),

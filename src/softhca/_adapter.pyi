@@ -1317,6 +1317,10 @@ class Hca:
         """
 
     @staticmethod
+    def limit_bits() -> dict[str, int]:
+        """How many bits each limit has, by its name."""
+
+    @staticmethod
     def open(*, address: str, capture_path: str, send_faults: tuple[float, float, float, float], receive_faults: tuple[float, float, float, float], fault_seed: int, seed: int, icrc_level: IcrcLevel, max_mtu: int, limits: dict[str, int], windows_2a: bool = False, trains: bool = True, shortcut: bool = True, fault_rules: SharedFaults | None = None, congestion: dict[str, int] = {}) -> Hca:
         """An adapter on the wire, with a driver of its own."""
 

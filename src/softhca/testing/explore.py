@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from softhca.testing.errors import FabricError
 from softhca.testing.fabric import Fabric
+from softhca.verbs.checks import unsigned
 
 Test = Callable[[Fabric], object]
 
@@ -151,6 +152,7 @@ def explore(
     Raises:
         ExploreError: When a run fails; shrunk to the strikes of faults that it takes.
     """
+    runs = unsigned("runs", runs, 63)
     for count, number in enumerate(itertools.islice(itertools.count(seed), runs), 1):
         order = _Order(
             jitter_ns if jitter_ns and number % 2 == 0 else 0,

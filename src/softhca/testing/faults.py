@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass, fields
 
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import real, unsigned
 from softhca.verbs.errors import VerbsError
 
 _Rates = tuple[float, float, float, float]
@@ -37,9 +37,8 @@ class Faults:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, float | int) and field.name != "seed" and not 0 <= value <= 1:
-                raise VerbsError(errno.EINVAL, field.name, value, "must be a probability, 0 to 1")
+            if field.name not in ("seed", "on"):
+                real(field.name, getattr(self, field.name), 0, 1)
         unsigned("seed", self.seed, 64)
         if self.on not in ("send", "receive", "both"):
             raise VerbsError(errno.EINVAL, "on", self.on, "must be send, receive or both")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from typing import Any
 
 from softhca import _adapter
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import real, unsigned
 from softhca.verbs.device import Device
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.opening import mtu_code
@@ -82,24 +83,21 @@ def shape_of(
         VerbsError: EINVAL, for values that no link can have.
     """
     shape = _adapter.LinkShape()
-    if gbps is not None and not 1e-6 <= gbps <= 8000:
-        raise VerbsError(errno.EINVAL, "gbps", gbps, "must be 0.000001 to 8000, or None")
-    shape.bits_per_second = 0 if gbps is None else round(gbps * 1e9)
+    shape.bits_per_second = 0 if gbps is None else round(real("gbps", gbps, 1e-6, 8000) * 1e9)
     shape.latency_ns = unsigned("latency_ns", latency_ns, 48)
     shape.mtu_bytes = 128 << mtu_code(mtu)
     shape.queue_bytes = 0 if queue_bytes is None else unsigned("queue_bytes", queue_bytes, 48)
     if queue_bytes is not None and shape.queue_bytes < 128:
         raise VerbsError(errno.EINVAL, "queue_bytes", queue_bytes, "must hold a packet of 128")
     if mark_bytes is not None:
-        first, last = mark_bytes
-        if not 0 <= first < last:
-            raise VerbsError(
-                errno.EINVAL, "mark_bytes", mark_bytes, "must be (from, to), from < to"
-            )
+        if not isinstance(mark_bytes, Sequence) or len(mark_bytes) != 2:
+            raise TypeError(f"mark_bytes must be (from, to), not {mark_bytes!r}")
+        first, last = (unsigned("mark_bytes", one, 48) for one in mark_bytes)
+        if first >= last:
+            rule = "must be (from, to), from < to"
+            raise VerbsError(errno.EINVAL, "mark_bytes", mark_bytes, rule)
         shape.mark_from_bytes, shape.mark_all_bytes = first, last
-    if not 0 <= mark_probability <= 1:
-        raise VerbsError(errno.EINVAL, "mark_probability", mark_probability, "must be 0 to 1")
-    shape.mark_probability = mark_probability
+    shape.mark_probability = real("mark_probability", mark_probability, 0, 1)
     return shape
 
 

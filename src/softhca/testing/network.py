@@ -12,6 +12,7 @@ from softhca import _adapter
 from softhca.testing.errors import FabricError
 from softhca.testing.links import Link, Switch, shape_of
 from softhca.testing.simulation import simulated_hca
+from softhca.verbs.checks import unsigned
 from softhca.verbs.congestion import Dcqcn
 from softhca.verbs.device import Device
 from softhca.verbs.errors import VerbsError
@@ -110,7 +111,7 @@ class Network(ABC):
 
     def hosts(self, count: int, **options: Any) -> list[Device]:
         """Adds several hosts and returns their devices."""
-        return [self.host(**options) for _ in range(count)]
+        return [self.host(**options) for _ in range(unsigned("count", count, 24))]
 
     def switch(self, name: str | None = None) -> Switch:
         """Adds a switch; `link` joins it to hosts and other switches."""
@@ -150,6 +151,7 @@ class Network(ABC):
             dcqcn: Of the hosts.
             shape: Of the links; see `link`.
         """
+        count = unsigned("count", count, 24)
         middle = self.switch()
         devices = self.hosts(count, dcqcn=dcqcn)
         for device in devices:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import heapq
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from softhca import _adapter
+from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.congestion import Dcqcn, congestion_settings
 from softhca.verbs.device import Device
 from softhca.verbs.enums import IcrcLevel, Mtu
+from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GID, GIDLike
 from softhca.verbs.opening import icrc_level, is_windows_2a, mtu_code
 
@@ -41,6 +44,9 @@ def open_simulated(
         limits: Limits to lower or raise, by their names in `DeviceAttr`.
         windows: As for `softhca.open`.
         dcqcn: As for `softhca.open`.
+
+    Raises:
+        VerbsError: EINVAL, for arguments out of range and limits that there are not.
     """
     hca = simulated_hca(
         gid,
@@ -81,10 +87,20 @@ def simulated_hca(
         icrc_level=icrc_level(icrc),
         pkeys=[0xFFFF],
         retry_early=retry_early,
-        limits=limits or {},
+        limits=_checked(limits or {}),
         windows_2a=is_windows_2a(windows),
         congestion=congestion_settings(dcqcn),
     )
+
+
+def _checked(limits: dict[str, int]) -> dict[str, int]:
+    bits = _adapter.Hca.limit_bits()
+    for name in instance("limits", limits, dict):
+        if name not in bits:
+            raise VerbsError(errno.EINVAL, "limits", name, "is the name of no limit")
+    return {
+        name: unsigned(f"limits[{name!r}]", value, bits[name]) for name, value in limits.items()
+    }
 
 
 @dataclass(order=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from softhca.testing.ladder import html_ladder, svg_ladder, text_ladder
 from softhca.testing.record import Record, What
 from softhca.testing.trace_file import load_records, pcapng_of, save_records
+from softhca.verbs.checks import unsigned
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.mr import MR
 
@@ -58,15 +59,17 @@ class AnyTrace(ABC):
 
     def text(self, limit: int | None = None) -> str:
         """A ladder of packets between hosts, as text."""
+        if limit is not None:
+            limit = unsigned("limit", limit, 63)
         return text_ladder(self.hosts, self, limit)
 
     def svg(self, limit: int = 2000) -> str:
         """The same as a drawing."""
-        return svg_ladder(self.hosts, self, limit)
+        return svg_ladder(self.hosts, self, unsigned("limit", limit, 63))
 
     def html(self, limit: int = 2000) -> str:
         """The same as a page that needs nothing else."""
-        return html_ladder(self.hosts, self, limit)
+        return html_ladder(self.hosts, self, unsigned("limit", limit, 63))
 
     def pcapng(self) -> bytes:
         """The packets that were sent, as a capture; comments tell what became of them."""

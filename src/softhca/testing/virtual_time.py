@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import math
 import threading
@@ -18,17 +17,22 @@ from softhca.testing.programs import Programs
 from softhca.testing.races import MemoryWatch
 from softhca.testing.stuck import describe_hosts
 from softhca.testing.trace import Trace
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import real, unsigned
 from softhca.verbs.device import Device
-from softhca.verbs.errors import VerbsError
 
 E = TypeVar("E")
 
 _NEVER = (1 << 64) - 1
+# More than thirty years, and with room to add some up.
+_MOST_SECONDS = 1e9
 # How far a poll that finds nothing lets time go at once while packets are on their way.
 _POLL_NS = 1_000_000
 # Polls in a row that find nothing, when nothing can come any more, until that is an error.
 MOST_IDLE_POLLS = 10_000
+
+
+def _span_ns(seconds: float) -> int:
+    return round(real("seconds", seconds, 0, _MOST_SECONDS) * 1e9)
 
 
 class VirtualTime(Network):
@@ -58,9 +62,7 @@ class VirtualTime(Network):
 
     def run_for(self, seconds: float) -> None:
         """Lets virtual time pass."""
-        if not seconds >= 0:
-            raise VerbsError(errno.EINVAL, "seconds", seconds, "must be 0 or more")
-        end_ns = self.now_ns + round(seconds * 1e9)
+        end_ns = self.now_ns + _span_ns(seconds)
         program = self._programs.current()
         if program is not None:
             program.wait(lambda: True if self.now_ns >= end_ns else None, end_ns, "time", False)
@@ -99,6 +101,7 @@ class VirtualTime(Network):
         Returns:
             False if nothing happens any more, or not until then.
         """
+        until_ns = unsigned("until_ns", until_ns, 64)
         stop = self._advance(until_ns, notices=False, events=1)
         return stop not in (FabricStop.QUIET, FabricStop.TIME)
 
@@ -115,13 +118,16 @@ class VirtualTime(Network):
 
     def at(self, when_ns: int, call: Callable[[], object]) -> None:
         """Calls a function at a time; at once in the next step, if that is over."""
+        if not callable(call):
+            raise TypeError(f"call must be callable, not {type(call).__name__}")
+        when_ns = unsigned("when_ns", when_ns, 63)
         number = next(self._numbers)
         self._calls[number] = call
-        self._native.call_at(unsigned("when_ns", when_ns, 63), number)
+        self._native.call_at(when_ns, number)
 
     def after(self, seconds: float, call: Callable[[], object]) -> None:
         """Calls a function after some virtual time."""
-        self.at(self.now_ns + round(seconds * 1e9), call)
+        self.at(self.now_ns + _span_ns(seconds), call)
 
     def wait(self, take: Callable[[], E | None], timeout: float | None, what: str) -> E:
         """Lets things happen until `take()` gives something; what blocking waits of devices do.
@@ -148,9 +154,8 @@ class VirtualTime(Network):
                 raise DeadlockError(self._deadlock([("the test", what, self.now_ns)]))
 
     def _deadline(self, timeout: float) -> int:
-        if math.isnan(timeout):
-            raise VerbsError(errno.EINVAL, "timeout", timeout, "must be a number of seconds")
-        return min(self.now_ns + max(0, round(min(timeout, 1e9) * 1e9)), _NEVER)
+        real("timeout", timeout, -math.inf, math.inf)
+        return min(self.now_ns + max(0, round(min(timeout, _MOST_SECONDS) * 1e9)), _NEVER)
 
     def run(self, *programs: Callable[[], Any], names: Sequence[str] = ()) -> list[Any]:
         """Runs programs side by side, each as if it had the processor of a host of its own.

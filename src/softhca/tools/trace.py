@@ -8,7 +8,7 @@ from typing import Any
 
 from softhca.testing import Record, SavedTrace, What
 from softhca.testing.record_text import record_text
-from softhca.tools.command import Command, CommandError, print_json
+from softhca.tools.command import Command, CommandError, count_of, print_json
 
 DESCRIPTION = """Shows a trace that a fabric saved (`fabric.trace.save("run.trace")`, or the pytest
 plugin): packets between hosts from the top down, with posts, completions and faults. With --to it
@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the command."""
     parser.add_argument("file", help="a .trace file")
     parser.add_argument("--to", metavar="OUT", help="write .html, .svg, .txt or .pcapng")
-    parser.add_argument("--limit", type=int, default=None, help="show at most so many lines")
+    parser.add_argument(
+        "--limit", type=count_of(0, 1 << 40), default=None, help="show at most so many lines"
+    )
     parser.add_argument(
         "--who-wrote",
         nargs=2,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+from numbers import Real
 from operator import index
-from typing import SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from softhca.verbs.errors import VerbsError
 
@@ -34,6 +35,21 @@ def unsigned(argument: str, value: SupportsIndex, bits: int, most: int | None = 
     if not 0 <= number <= limit:
         raise VerbsError(errno.EINVAL, argument, number, f"must be 0 to {limit}")
     return number
+
+
+def real(argument: str, value: object, least: float, most: float) -> float:
+    """Returns `value` if it is a number from `least` to `most`.
+
+    Raises:
+        VerbsError: EINVAL, if it is another number, or none such as NaN.
+        TypeError: If it is something else.
+    """
+    if not isinstance(value, Real):
+        raise TypeError(f"{argument} must be a number, not {type(value).__name__}")
+    number: Any = value
+    if not least <= number <= most:
+        raise VerbsError(errno.EINVAL, argument, value, f"must be {least:g} to {most:g}")
+    return float(number)
 
 
 def instance(argument: str, value: object, cls: type[T]) -> T:

@@ -1,0 +1,124 @@
+"""What `softhca.testing` refuses, and that the refusal names the argument."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import softhca as hca
+from softhca.testing import Fabric, Faults, explore, open_simulated
+from softhca.tools.main import main
+
+NAN, INFINITE = float("nan"), float("inf")
+
+
+def star(fabric: Fabric, **shape: Any) -> list[hca.Device]:
+    return fabric.star(2, **shape)
+
+
+WRONG: dict[str, tuple[Callable[[Fabric], object], type[Exception], str]] = {
+    "no such limit": (lambda _: open_simulated(limits={"bogus": 1}), hca.VerbsError, "limits"),
+    "a negative limit": (
+        lambda _: open_simulated(limits={"max_qp": -1}),
+        hca.VerbsError,
+        "limits['max_qp']",
+    ),
+    "a limit of too many bits": (
+        lambda _: open_simulated(limits={"max_qp": 1 << 32}),
+        hca.VerbsError,
+        "limits['max_qp']",
+    ),
+    "a limit that is no number": (
+        lambda _: open_simulated(limits={"max_qp": "1"}),  # type: ignore[dict-item]
+        TypeError,
+        "limits['max_qp']",
+    ),
+    "a host's limit": (lambda fabric: fabric.host(limits={"x": 1}), hca.VerbsError, "limits"),
+    "limits in a list": (lambda _: open_simulated(limits=[1]), TypeError, "limits"),  # type: ignore[arg-type]
+    "a rate that is no number": (lambda _: Faults(drop="x"), TypeError, "drop"),  # type: ignore[arg-type]
+    "a rate of NaN": (lambda _: Faults(corrupt=NAN), hca.VerbsError, "corrupt"),
+    "a rate above 1": (lambda _: Faults(reorder=2), hca.VerbsError, "reorder"),
+    "an endless time": (lambda fabric: fabric.run_for(INFINITE), hca.VerbsError, "seconds"),
+    "a huge time": (lambda fabric: fabric.run_for(1e30), hca.VerbsError, "seconds"),
+    "a time of NaN": (lambda fabric: fabric.sleep(NAN), hca.VerbsError, "seconds"),
+    "a time in words": (lambda fabric: fabric.run_for("1"), TypeError, "seconds"),  # type: ignore[arg-type]
+    "before now": (lambda fabric: fabric.after(-1, print), hca.VerbsError, "seconds"),
+    "a call that is none": (lambda fabric: fabric.at(1, None), TypeError, "call"),  # type: ignore[arg-type]
+    "a later call that is none": (lambda fabric: fabric.after(1, None), TypeError, "call"),  # type: ignore[arg-type]
+    "a time-out in words": (
+        lambda fabric: fabric.run_until(bool, timeout="1"),  # type: ignore[arg-type]
+        TypeError,
+        "timeout",
+    ),
+    "a time-out of NaN": (
+        lambda fabric: fabric.run_until(bool, timeout=NAN),
+        hca.VerbsError,
+        "timeout",
+    ),
+    "one mark": (lambda fabric: star(fabric, mark_bytes=5), TypeError, "mark_bytes"),
+    "marks that are no numbers": (
+        lambda fabric: star(fabric, mark_bytes="ab"),
+        TypeError,
+        "mark_bytes",
+    ),
+    "marks the wrong way round": (
+        lambda fabric: star(fabric, mark_bytes=(2, 1)),
+        hca.VerbsError,
+        "mark_bytes",
+    ),
+    "a speed in words": (lambda fabric: star(fabric, gbps="x"), TypeError, "gbps"),
+    "no speed": (lambda fabric: star(fabric, gbps=0), hca.VerbsError, "gbps"),
+    "a chance in words": (
+        lambda fabric: star(fabric, mark_probability="x"),
+        TypeError,
+        "mark_probability",
+    ),
+    "a step into the past": (lambda fabric: fabric.step(-1), hca.VerbsError, "until_ns"),
+    "fewer than no runs": (lambda _: explore(print, runs=-1), hca.VerbsError, "runs"),
+    "fewer than no hosts": (lambda fabric: fabric.hosts(-1), hca.VerbsError, "count"),
+    "a star of fewer than none": (lambda fabric: fabric.star(-1), hca.VerbsError, "count"),
+    "fewer than no lines": (lambda fabric: fabric.trace.text(-1), hca.VerbsError, "limit"),
+    "fewer than no arrows": (lambda fabric: fabric.trace.svg(-1), hca.VerbsError, "limit"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_refusal_names_the_argument(name: str) -> None:
+    call, kind, argument = WRONG[name]
+    with Fabric() as fabric, pytest.raises(kind) as caught:
+        call(fabric)
+    if isinstance(caught.value, hca.VerbsError):
+        assert (caught.value.argument, caught.value.errno) == (argument, errno.EINVAL)
+    assert str(caught.value).startswith(argument)
+
+
+def test_what_is_refused_leaves_nothing_behind() -> None:
+    with Fabric() as fabric:
+        with pytest.raises(hca.VerbsError):
+            fabric.star(-1)
+        with pytest.raises(TypeError):
+            fabric.at(1, None)  # type: ignore[arg-type]
+        assert not fabric.step()
+        assert (fabric.devices, fabric.switches, fabric.now_ns) == ([], [], 0)
+
+
+def test_limits_that_there_are() -> None:
+    with open_simulated(limits={"max_qp": 1, "max_mr_size": 1 << 40}) as device:
+        limits = device.query_device()
+        assert (limits.max_qp, limits.max_mr_size) == (1, 1 << 40)
+
+
+def test_a_trace_is_shown_in_no_fewer_than_no_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.trace"
+    with Fabric() as fabric:
+        fabric.host()
+        fabric.trace.save(file)
+    with pytest.raises(SystemExit):
+        main(["trace", str(file), "--limit", "-1"])
+    assert "argument --limit: -1 is not from 0" in capsys.readouterr().err
