@@ -135,6 +135,30 @@ def test_a_completion_passes_by_a_task_whose_loop_was_closed(real: Pair) -> None
     tasks[0]._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
+def test_a_completion_passes_by_a_task_whose_loop_was_stopped(real: Pair) -> None:
+    near, far = real.connected(max_send_wr=8, max_recv_wr=8)
+    far.post_recv(Recv(wr_id=7))
+    loop = asyncio.new_event_loop()
+    tasks = []
+
+    async def begin() -> None:
+        tasks.append(asyncio.ensure_future(real.b.cq.next()))
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(begin())
+
+    async def body() -> int:
+        async with asyncio.timeout(60):
+            taker = asyncio.ensure_future(real.b.cq.next())
+            (await near.send()).raise_for_status()
+            return (await taker).wr_id
+
+    assert asyncio.run(body()) == 7
+    tasks[0].cancel()
+    loop.run_until_complete(asyncio.wait(tasks))
+    loop.close()
+
+
 def test_two_loops_at_once_are_refused_by_name(real: Pair) -> None:
     near, far = real.connected(max_send_wr=8, max_recv_wr=8)
     waiting = threading.Event()

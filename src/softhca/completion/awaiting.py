@@ -171,9 +171,17 @@ class Dispatcher:
     def _hand_to_taker(self, wc: WC) -> None:
         while self._takers:
             # One that was cancelled a moment ago takes nothing.
-            if self._takers.popleft().give(wc):
+            if self._next_taker().give(wc):
                 return
         self._unclaimed.append(wc)
+
+    def _next_taker(self) -> Waiter:
+        """The first, but those of a loop that was stopped last: nobody knows when it goes on."""
+        for at, waiter in enumerate(self._takers):
+            if waiter.can_run():
+                del self._takers[at]
+                return waiter
+        return self._takers.popleft()
 
     def give_up(self, error: VerbsError) -> None:
         """Tells whoever waits that the queue cannot be polled any more."""

@@ -25,6 +25,10 @@ class Waiter(Protocol):
         """True if the result is there, or nobody waits for it any more."""
         ...
 
+    def can_run(self) -> bool:
+        """False if its task cannot, since somebody stopped its loop."""
+        ...
+
     def wait(self) -> Awaitable[Any]:
         """The result."""
         ...
@@ -85,6 +89,10 @@ class AsyncioWaiter:
         """True if the future is done."""
         return self._future.done()
 
+    def can_run(self) -> bool:
+        """True while the loop runs."""
+        return self._loop.is_running()
+
     def wait(self) -> Awaitable[Any]:
         """The future itself."""
         return self._future
@@ -132,6 +140,10 @@ class TrioWaiter:
     def is_over(self) -> bool:
         """True if the event is set."""
         return bool(self._event.is_set())
+
+    def can_run(self) -> bool:
+        """True: a run goes on to its end."""
+        return True
 
     async def wait(self) -> Any:
         """The result, or raises the exception."""
