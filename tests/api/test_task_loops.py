@@ -271,3 +271,19 @@ def test_arming_by_hand_waits_for_the_tasks_to_be_gone(simulated: Pair, run_anyi
         assert cq.req_notify(NotifyFlags.NEXT_COMP) == 0
 
     run_anyio(body)
+
+
+def test_an_older_trio_has_less_and_is_enough(real: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    trio = pytest.importorskip("trio")
+    monkeypatch.delattr(trio.lowlevel, "in_trio_task", raising=False)
+    near, far = real.connected(max_send_wr=8, max_recv_wr=8)
+    far.post_recv(Recv())
+
+    async def body() -> None:
+        with trio.fail_after(60):
+            (await near.send()).raise_for_status()
+
+    with pytest.raises(RuntimeError, match="must be awaited in a task of asyncio or trio"):
+        near.send().send(None)
+    trio.run(body)
+    real.completion(real.b)

@@ -169,6 +169,9 @@ def trio_here() -> Any:
     except RuntimeError:
         pass
     trio = sys.modules.get("trio")
-    if trio is not None and trio.lowlevel.in_trio_task():
-        return trio
+    if trio is not None:
+        # Not in_trio_task(), which older versions have not.
+        with suppress(RuntimeError):
+            trio.lowlevel.current_task()
+            return trio
     raise RuntimeError("must be awaited in a task of asyncio or trio")
