@@ -43,10 +43,8 @@ class WrIds {
   explicit WrIds(nb::handle wr_ids) {
     if (wr_ids.is_none()) return;
     if (PyIndex_Check(wr_ids.ptr()) != 0 && PySequence_Check(wr_ids.ptr()) == 0) {
-      PyObject* const index = PyNumber_Index(wr_ids.ptr());
-      if (index == nullptr) throw nb::python_error();
-      first_ = number(nb::steal(index));
-    } else if (PyObject_CheckBuffer(wr_ids.ptr()) != 0) {
+      first_ = number(wr_ids);
+    } else if (has_contiguous_buffer(wr_ids)) {
       take_buffer(wr_ids);
     } else {
       take_sequence(wr_ids);
@@ -76,12 +74,30 @@ class WrIds {
 
  private:
   static std::uint64_t number(nb::handle object) {
-    const std::uint64_t value = PyLong_AsUnsignedLongLong(object.ptr());
+    PyObject* const index = PyNumber_Index(object.ptr());
+    if (index == nullptr) throw nb::python_error();
+    const nb::object integer = nb::steal(index);
+    const std::uint64_t value = PyLong_AsUnsignedLongLong(index);
     if (PyErr_Occurred() == nullptr) return value;
     nb::python_error error;
     if (!error.matches(PyExc_OverflowError)) throw error;
-    demand(refuse(EINVAL, "wr_ids", 0, "must be 0 to 18446744073709551615"));
-    return 0;
+    refuse_number(integer);
+  }
+
+  [[noreturn]] static void refuse_number(nb::handle value) {
+    raise_refusal_of(value, refuse(EINVAL, "wr_ids", 0, "must be 0 to 18446744073709551615"));
+  }
+
+  // An array with gaps is a sequence like others.
+  static bool has_contiguous_buffer(nb::handle wr_ids) {
+    if (PyObject_CheckBuffer(wr_ids.ptr()) == 0) return false;
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(wr_ids.ptr(), &buffer, PyBUF_CONTIG_RO) == 0) {
+      PyBuffer_Release(&buffer);
+      return true;
+    }
+    PyErr_Clear();
+    return false;
   }
 
   [[noreturn]] static void refuse_type() {
@@ -96,9 +112,8 @@ class WrIds {
     each_.emplace(bytes.size() / sizeof(std::uint64_t));
     std::memcpy(each_->data(), bytes.data(), bytes.size());
     const auto negative = [](std::uint64_t id) { return static_cast<std::int64_t>(id) < 0; };
-    if (is_signed && std::ranges::any_of(*each_, negative)) {
-      demand(refuse(EINVAL, "wr_ids", 0, "must be 0 to 18446744073709551615"));
-    }
+    const auto found = is_signed ? std::ranges::find_if(*each_, negative) : each_->end();
+    if (found != each_->end()) refuse_number(nb::int_(static_cast<std::int64_t>(*found)));
   }
 
   void take_sequence(nb::handle wr_ids) {
@@ -107,7 +122,7 @@ class WrIds {
     each_.emplace();
     each_->reserve(kept.size());
     for (nb::handle id : kept) {
-      if (PyLong_Check(id.ptr()) == 0) refuse_type();
+      if (PyIndex_Check(id.ptr()) == 0) refuse_type();
       each_->push_back(number(id));
     }
   }

@@ -19,10 +19,14 @@ void bind_refusal(nb::module_& module) {
 }
 
 void raise_refusal(const Status& status, nb::handle bad_wr) {
+  raise_refusal_of(nb::cast(status.value), status, bad_wr);
+}
+
+void raise_refusal_of(nb::handle value, const Status& status, nb::handle bad_wr) {
   nb::handle cls = refusal_class != nullptr ? refusal_class : PyExc_OSError;
   nb::object wr = bad_wr.is_valid() ? nb::borrow(bad_wr) : nb::none();
-  const Kept error = call_python(cls, nb::cast(status.error), nb::cast(status.argument),
-                                 nb::cast(status.value), nb::cast(status.rule), wr);
+  const Kept error = call_python(cls, nb::cast(status.error), nb::cast(status.argument), value,
+                                 nb::cast(status.rule), wr);
   if (error.is_valid()) PyErr_SetObject(cls.ptr(), error.ptr());
   throw nb::python_error();
 }

@@ -14,6 +14,9 @@ void bind_refusal(nanobind::module_& module);
 
 // `bad_wr` is the work request that was refused, for a list of them.
 [[noreturn]] void raise_refusal(const Status& status, nanobind::handle bad_wr = {});
+// The same for a value that is not of 64 bits without a sign.
+[[noreturn]] void raise_refusal_of(nanobind::handle value, const Status& status,
+                                   nanobind::handle bad_wr = nanobind::handle());
 
 inline void demand(const Status& status) {
   if (!status.ok()) raise_refusal(status);

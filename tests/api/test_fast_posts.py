@@ -158,6 +158,9 @@ def test_nothing_is_posted_of_an_empty_batch(pair: Pair, empty: Any) -> None:
         pytest.param(array.array("Q", range(70, 75)), id="array"),
         pytest.param(np.arange(70, 75, dtype="u8"), id="numpy u8"),
         pytest.param(np.arange(70, 75, dtype="i8"), id="numpy i8"),
+        pytest.param(list(np.arange(70, 75)), id="list of numpy's"),
+        pytest.param(np.repeat(np.arange(70, 75, dtype="u8"), 2)[::2], id="numpy with gaps"),
+        pytest.param(np.arange(74, 69, -1)[::-1], id="numpy backwards"),
     ],
 )
 @pytest.mark.parametrize("kind", ["records", "list", "one"])
@@ -181,10 +184,12 @@ def test_wr_ids_take_the_place_of_those_of_the_wrs(pair: Pair, ids: Any, kind: s
     ("ids", "error", "words"),
     [
         ([1, 2], VerbsError, "wr_ids=2: must be as many as the work requests"),
-        (-1, VerbsError, "wr_ids=0: must be 0 to 18446744073709551615"),
+        (-1, VerbsError, "wr_ids=-1: must be 0 to 18446744073709551615"),
         ((1 << 64) - 2, VerbsError, "is too large a first number"),
-        (1 << 64, VerbsError, "wr_ids=0: must be 0 to"),
-        (np.array([-1, 0, 1], "i8"), VerbsError, "wr_ids=0: must be 0 to"),
+        (1 << 64, VerbsError, "wr_ids=18446744073709551616: must be 0 to"),
+        ([1, 2, -3], VerbsError, "wr_ids=-3: must be 0 to"),
+        (np.array([1, 0, -7], "i8"), VerbsError, "wr_ids=-7: must be 0 to"),
+        (np.array([1, 0, -7, 0, 2], "i8")[::2], VerbsError, "wr_ids=-7: must be 0 to"),
         (np.zeros(3, "u4"), TypeError, "wr_ids must be an integer, a sequence"),
         (np.zeros(3, "f8"), TypeError, "wr_ids must be an integer, a sequence"),
         ([1, "2", 3], TypeError, "wr_ids must be an integer, a sequence"),
