@@ -311,3 +311,25 @@ def test_read_only_and_empty_buffers(cache: RegistrationCache) -> None:
         assert empty
     with mmap.mmap(-1, PAGE) as mapping, cache.registered(mapping):
         pass
+
+
+def test_a_registration_goes_back_to_the_cache_that_lent_it(host: Host) -> None:
+    buffer = bytearray(4096)
+    with RegistrationCache(host.pd) as lender, RegistrationCache(host.pd) as other:
+        region = lender.get(buffer)
+        with pytest.raises(VerbsError, match="region: is of another cache"):
+            other.put(region)
+        with pytest.raises(TypeError, match="region must be CachedRegion, not NoneType"):
+            lender.put(None)  # type: ignore[arg-type]
+        assert (lender.statistics.in_use, other.statistics.in_use) == (1, 0)
+        lender.put(region)
+        assert lender.get(buffer).lkey == region.lkey
+
+
+@pytest.mark.parametrize("access", ["x", 1.0])
+def test_rights_that_are_no_rights_are_refused_by_name(
+    cache: RegistrationCache, access: Any
+) -> None:
+    with pytest.raises(TypeError, match="access must be an integer"):
+        cache.get(bytearray(8), access)
+    assert cache.statistics.registered == 0

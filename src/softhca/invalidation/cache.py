@@ -152,10 +152,11 @@ class RegistrationCache(VerbsObject):
             export.release()
             key = (addr, length, _READ_ONLY if read_only else _WRITABLE)
         if access is not None:
+            access = unsigned("access", access, 32)
             if key[2] == _READ_ONLY and access & WRITING:
                 rule = "is read-only: ask for no right to write"
                 raise VerbsError(errno.EACCES, "buffer", type(buffer).__name__, rule)
-            key = (key[0], key[1], int(access))
+            key = (key[0], key[1], access)
         with self._lock:
             if self._page[0] != self._seen:
                 self._drop_gone()
@@ -175,8 +176,10 @@ class RegistrationCache(VerbsObject):
         """Takes a registration back, to keep it for the next time.
 
         Raises:
-            VerbsError: EINVAL, if it is not lent.
+            VerbsError: EINVAL, if it is not lent, or by another cache.
         """
+        if instance("region", region, CachedRegion)._cache is not self:
+            raise VerbsError(errno.EINVAL, "region", None, "is of another cache")
         with self._lock:
             if self._closed:
                 return
