@@ -163,6 +163,24 @@ def test_what_would_wait_for_the_packet_that_is_judged_is_refused(call: str, on:
     assert str(refusals[0]).startswith(f"{named}: would wait for the packet")
 
 
+def test_so_is_it_of_another_adapter_with_the_same_rules() -> None:
+    faults = LinkFaults()
+    refusals: list[int | None] = []
+
+    def where(packet: FaultPacket) -> bool:
+        try:
+            other.close()
+        except OSError as error:
+            refusals.append(error.errno)
+        return False
+
+    with hca.open(faults=faults) as a, hca.open() as b, hca.open(faults=faults) as other:
+        faults.drop(where=where)
+        assert written(a, b).ok
+        assert not other.closed
+    assert set(refusals) == {errno.EDEADLK}
+
+
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_predicate_may_let_go_of_its_adapter() -> None:
     faults = LinkFaults()
