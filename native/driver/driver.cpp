@@ -86,7 +86,7 @@ DriverError Driver::start() {
   address_ = udp_->local();
   address_condition_.link_up = guarded_->adapter.config().port_active;
   if (guarded_->adapter.config().shortcut) {
-    neighbourhood_ = Neighbourhood::open(address_.gid, guarded_->mutex, guarded_->adapter);
+    neighbourhood_ = Neighbourhood::open(address_, guarded_->mutex, guarded_->adapter);
     const std::lock_guard lock(guarded_->mutex);
     guarded_->adapter.set_paths(neighbourhood_.get());
   }

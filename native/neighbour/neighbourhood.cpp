@@ -32,12 +32,16 @@ constexpr int kRecordsAtOnce = 64;
 constexpr int kEventsAtOnce = 16;
 
 // An abstract name: a file that nobody has to remove.
-socklen_t name_of(const Gid& gid, sockaddr_un& address) {
+socklen_t name_of(const Gid& gid, unsigned interface_index, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
   char* name = address.sun_path + 1;
   int length = std::snprintf(name, sizeof address.sun_path - 1, "softhca-%u-", geteuid());
   for (const std::uint8_t byte : gid.raw) length += std::snprintf(name + length, 3, "%02x", byte);
+  // Other interfaces may have the same address, and lead to others.
+  if (!gid.is_ipv4() && is_link_local(gid)) {
+    length += std::snprintf(name + length, sizeof "-4294967295", "-%u", interface_index);
+  }
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
                                 static_cast<std::size_t>(length));
 }
@@ -59,14 +63,14 @@ FileDescriptor process_descriptor(pid_t pid) {
 
 }  // namespace
 
-Neighbourhood::Neighbourhood(const Gid& own, ShortMutex& mutex, Adapter& adapter)
-    : own_(own), mutex_(mutex), adapter_(adapter) {}
+Neighbourhood::Neighbourhood(const LocalAddress& local, ShortMutex& mutex, Adapter& adapter)
+    : own_(local.gid), interface_index_(local.interface_index), mutex_(mutex), adapter_(adapter) {}
 
 Neighbourhood::~Neighbourhood() = default;
 
-std::unique_ptr<Neighbourhood> Neighbourhood::open(const Gid& own, ShortMutex& mutex,
+std::unique_ptr<Neighbourhood> Neighbourhood::open(const LocalAddress& local, ShortMutex& mutex,
                                                    Adapter& adapter) {
-  std::unique_ptr<Neighbourhood> made(new Neighbourhood(own, mutex, adapter));
+  std::unique_ptr<Neighbourhood> made(new Neighbourhood(local, mutex, adapter));
   return made->listen() ? std::move(made) : nullptr;
 }
 
@@ -76,7 +80,7 @@ bool Neighbourhood::listen() {
   bell_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   listener_ = local_socket();
   sockaddr_un address;
-  const socklen_t length = name_of(own_, address);
+  const socklen_t length = name_of(own_, interface_index_, address);
   // A guest for whom there is no descriptor left is told of once, not again and again.
   return readiness_.is_open() && bell_.is_open() && listener_.is_open() &&
          bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) == 0 &&
@@ -126,7 +130,7 @@ void Neighbourhood::meet(const Gid& gid) {
   }
   FileDescriptor socket = local_socket();
   sockaddr_un address;
-  const socklen_t length = name_of(gid, address);
+  const socklen_t length = name_of(gid, interface_index_, address);
   if (!socket.is_open() ||
       connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
     return;

@@ -1,6 +1,7 @@
 // Finds the other adapters of this host and user, and keeps what leads to them. Nothing has to be
 // started: each adapter listens at an abstract local socket that has its address and its user for a
-// name, and is gone with it.
+// name, and is gone with it. A link-local IPv6 address says little without its interface, which is
+// in the name as well.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "adapter/adapter.hpp"
+#include "link/address.hpp"
 #include "link/file_descriptor.hpp"
 #include "neighbour/neighbour.hpp"
 #include "transport/local_path.hpp"
@@ -20,8 +22,9 @@ namespace softhca {
 
 class Neighbourhood final : public LocalPaths {
  public:
-  // `mutex` guards `adapter`, whose address is `own`. Null: local sockets cannot be had.
-  static std::unique_ptr<Neighbourhood> open(const Gid& own, ShortMutex& mutex, Adapter& adapter);
+  // `mutex` guards `adapter`, whose address is `local`. Null: local sockets cannot be had.
+  static std::unique_ptr<Neighbourhood> open(const LocalAddress& local, ShortMutex& mutex,
+                                             Adapter& adapter);
   ~Neighbourhood() override;
 
   // Makes the acquaintance of whoever has this address on this host, if somebody has. Waits a
@@ -55,7 +58,7 @@ class Neighbourhood final : public LocalPaths {
   void abandon();
 
  private:
-  Neighbourhood(const Gid& own, ShortMutex& mutex, Adapter& adapter);
+  Neighbourhood(const LocalAddress& local, ShortMutex& mutex, Adapter& adapter);
   bool listen();
   bool watch(int fd, std::uint32_t how = 0);
   void accept_all();
@@ -69,6 +72,7 @@ class Neighbourhood final : public LocalPaths {
   void leave(std::size_t index);
 
   const Gid own_;
+  const unsigned interface_index_;
   ShortMutex& mutex_;
   Adapter& adapter_;
   std::uint64_t token_ = 0;

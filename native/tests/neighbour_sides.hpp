@@ -25,7 +25,9 @@ inline AdapterConfig config_of(std::uint8_t host) {
 struct Side {
   explicit Side(std::uint8_t host, QpType qp_type = QpType::RC)
       : type(qp_type), adapter(config_of(host)) {
-    neighbours = Neighbourhood::open(gid(), mutex, adapter);
+    LocalAddress local;
+    local.gid = gid();
+    neighbours = Neighbourhood::open(local, mutex, adapter);
     CHECK(neighbours != nullptr);
     adapter.set_paths(neighbours.get());
     pd = adapter.alloc_pd().value;
