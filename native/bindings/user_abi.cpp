@@ -129,6 +129,9 @@ void bind_objects(nb::module_& module) {
           },
           nb::arg("file"), "Programs' descriptions of it must begin at DOORBELLS_AT.")
       .def("remove", &DoorbellWatch::remove, nb::arg("inode"))
+      .def("ring_written", &DoorbellWatch::ring_written, nb::arg("inode"),
+           nb::call_guard<nb::gil_scoped_release>(),
+           "Rings what programs have written to a file so far, before this returns.")
       .def(
           "close", [](DoorbellWatch& self) { self.stop(); },
           nb::call_guard<nb::gil_scoped_release>());

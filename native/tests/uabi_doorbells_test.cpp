@@ -117,6 +117,43 @@ TEST("uabi doorbells: of many threads that share a description, past the end of 
   CHECK(status.st_blocks * 512 <= 2 << 20);
 }
 
+TEST("uabi doorbells: what was written is rung at once for who asks, and once in all") {
+  DoorbellTable table;
+  DoorbellWatch watch(table, 0);
+  CHECK(watch.start().ok());
+  const auto first = RingFile::make().value;
+  const auto second = RingFile::make().value;
+  std::atomic<std::uint64_t> held{0};
+  std::atomic<std::uint64_t> go_on{0};
+  table.add(first->inode(), 1, [&] {
+    held.store(1);
+    held.notify_all();
+    wait_until(go_on, 1);
+    return 0;
+  });
+  Bell bell;
+  table.add(second->inode(), 1, [&] { return bell.ring(); });
+  CHECK(watch.add(first).ok() && watch.add(second).ok());
+  const ProgramFile holding(*first);
+  const ProgramFile program(*second);
+  holding.ring(1);
+  wait_until(held, 1);  // The thread looks at nothing meanwhile.
+  for (std::uint64_t at = 1; at <= 100; ++at) {
+    program.ring(1);
+    program.ring(1);
+    watch.ring_written(second->inode());
+    CHECK_EQ(bell.rung.load(), 2 * at);
+  }
+  watch.ring_written(77);  // Nobody's.
+  go_on.store(1);
+  go_on.notify_all();
+  watch.stop();
+  CHECK_EQ(bell.rung.load(), 200u);
+  program.ring(1);
+  watch.ring_written(second->inode());
+  CHECK_EQ(bell.rung.load(), 201u);
+}
+
 TEST("uabi doorbells: a program that moves its position and writes anything loses only its own") {
   DoorbellTable table;
   DoorbellWatch watch(table, 0);

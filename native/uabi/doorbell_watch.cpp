@@ -26,6 +26,8 @@ namespace {
 constexpr std::uint64_t kWindowBytes = 1u << 20;
 // One file must not keep the thread from the others for longer.
 constexpr int kBatch = 64;
+// Nor a program whoever does its command.
+constexpr int kMostAtOnce = kWindowBytes / kDoorbellBytes;
 
 }  // namespace
 
@@ -39,10 +41,12 @@ class DoorbellWatch::Track {
   Track(const Track&) = delete;
   Track& operator=(const Track&) = delete;
 
-  // True if there was one.
-  bool ring(const DoorbellTable& doorbells) {
+  // Rings so many at most; true if there was one. Those that another thread has found are rung
+  // when this returns.
+  bool ring(const DoorbellTable& doorbells, int most) {
+    const std::lock_guard lock(mutex_);
     bool rang = false;
-    for (int count = 0; count < kBatch; ++count) {
+    for (int count = 0; count < most; ++count) {
       std::uint32_t complete = 0;
       std::uint32_t command = 0;
       std::uint32_t handle = 0;
@@ -81,6 +85,7 @@ class DoorbellWatch::Track {
 
   const std::shared_ptr<RingFile> file_;
   const std::uint64_t inode_;
+  std::mutex mutex_;
   std::uint64_t begin_ = RingFile::kDoorbellsAt;
   std::uint8_t* window_ = nullptr;
   std::size_t into_ = 0;  // The next one in the window.
@@ -129,6 +134,17 @@ void DoorbellWatch::remove(std::uint64_t inode) {
   tracks_.erase(found);
 }
 
+void DoorbellWatch::ring_written(std::uint64_t inode) {
+  std::shared_ptr<Track> track;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = tracks_.find(inode);
+    if (found == tracks_.end()) return;
+    track = found->second;
+  }
+  track->ring(doorbells_, kMostAtOnce);
+}
+
 // Files are few, and looking at one that has no doorbell is a load: whose events came is not asked.
 bool DoorbellWatch::ring_all() {
   std::vector<std::shared_ptr<Track>> tracks;
@@ -137,7 +153,7 @@ bool DoorbellWatch::ring_all() {
     for (const auto& [inode, track] : tracks_) tracks.push_back(track);
   }
   bool rang = false;
-  for (const auto& track : tracks) rang |= track->ring(doorbells_);
+  for (const auto& track : tracks) rang |= track->ring(doorbells_, kBatch);
   return rang;
 }
 

@@ -34,6 +34,9 @@ class DoorbellWatch {
   // kernel tells nothing.
   Status add(std::shared_ptr<RingFile> file);
   void remove(std::uint64_t inode);
+  // Rings what was written to a file so far, in the caller's thread: what comes after it finds it
+  // done. Also after `stop`. A program that goes on writing meanwhile does not keep the caller.
+  void ring_written(std::uint64_t inode);
 
  private:
   // The doorbells of one file, as far as they were rung.

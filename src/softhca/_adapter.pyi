@@ -2046,6 +2046,11 @@ class DoorbellWatch:
 
     def remove(self, inode: int) -> None: ...
 
+    def ring_written(self, inode: int) -> None:
+        """
+        Rings what programs have written to a file so far, before this returns.
+        """
+
     def close(self) -> None: ...
 
 def quicken(cls: type) -> None:

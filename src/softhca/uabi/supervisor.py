@@ -247,6 +247,8 @@ class Supervisor:
             if asked.call == "dup":
                 self._duplicate(attended, asked)
                 return
+            # A command finds done what the program has posted before it.
+            self._ring_written(context)
             call = Call(listener, asked, context, before_the_context=BEFORE_THE_CONTEXT)
             told = self._command(call)
             if not listener.give(asked, told):
@@ -266,6 +268,10 @@ class Supervisor:
         listener.refuse(asked, error.errno or errno.EIO)
         if self._on_refusal is not None:
             self._on_refusal(asked.task, error)
+
+    def _ring_written(self, context: Context) -> None:
+        if self._doorbells is not None:
+            self._doorbells.ring_written(context.file.inode)
 
     def _command(self, call: Call) -> int:
         if call.asked.call == "write":
@@ -345,6 +351,7 @@ class Supervisor:
         del self._contexts[context.file.inode]
         self._known.remove_file(context.file.inode)
         if self._doorbells is not None:
+            self._ring_written(context)
             self._doorbells.remove(context.file.inode)
         try:
             context.close()
