@@ -27,8 +27,8 @@ class ProgramFile {
     CHECK(fd_.is_open());
     CHECK(lseek(fd_.get(), static_cast<off_t>(RingFile::kDoorbellsAt), SEEK_SET) >= 0);
   }
-  void ring(std::uint32_t handle, std::uint32_t command = 28) const {
-    const std::array<std::uint32_t, 8> words = {command, 0, 0, 0, handle, 0, 0, 128};
+  void ring(std::uint32_t handle, std::uint32_t command = 28, std::uint32_t last = 128) const {
+    const std::array<std::uint32_t, 8> words = {command, 0, 0, 0, handle, 0, 0, last};
     CHECK_EQ(write(fd_.get(), words.data(), sizeof words), 32);
   }
   int fd() const { return fd_.get(); }
@@ -115,6 +115,22 @@ TEST("uabi doorbells: of many threads that share a description, past the end of 
   struct stat status {};
   CHECK_EQ(fstat(file->fd(), &status), 0);
   CHECK(status.st_blocks * 512 <= 2 << 20);
+}
+
+TEST("uabi doorbells: a command of their length that ends in zeros holds back none behind it") {
+  DoorbellTable table;
+  DoorbellWatch watch(table, 0);
+  CHECK(watch.start().ok());
+  const auto file = RingFile::make().value;
+  Bell bell;
+  table.add(file->inode(), 1, [&] { return bell.ring(); });
+  CHECK(watch.add(file).ok());
+  const ProgramFile program(*file);
+  program.ring(1, 30, 0);
+  program.ring(1, 31, 0);
+  program.ring(1);
+  watch.ring_written(file->inode());
+  CHECK_EQ(bell.rung.load(), 1u);
 }
 
 TEST("uabi doorbells: what was written is rung at once for who asks, and once in all") {
