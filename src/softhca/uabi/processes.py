@@ -35,7 +35,7 @@ def demand_mapped(task: int, address: int, length: int, writable: bool) -> None:
     """
     end = address + length
     if end >= 1 << 64:
-        raise refused(errno.EINVAL)
+        raise refused(errno.EINVAL, f"{length} bytes at {address:#x} are beyond all memory")
     with open(f"/proc/{task}/maps", "rb") as maps:
         for line in maps:
             bounds, rights, _ = line.split(b" ", 2)
@@ -48,4 +48,4 @@ def demand_mapped(task: int, address: int, length: int, writable: bool) -> None:
             address = last
             if address >= end:
                 return
-    raise refused(errno.EFAULT)
+    raise refused(errno.EFAULT, f"the program may not reach all of {address:#x} to {end:#x}")

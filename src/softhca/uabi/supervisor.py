@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from softhca._adapter import Asked, DoorbellWatch, FileWatch, Known, Listener, launch
 from softhca.uabi import sysfs, yama
-from softhca.uabi.commands.call import Call, refused
+from softhca.uabi.commands.call import AnswerError, Call, refused
 from softhca.uabi.commands.ioctl_form import run_ioctl
 from softhca.uabi.commands.table import BEFORE_THE_CONTEXT, METHODS, WRITES
 from softhca.uabi.commands.write_form import run_write
@@ -69,7 +69,8 @@ class Supervisor:
                 `write_only`: other commands that are as long would not be answered either.
             descriptor_limit: How many descriptors programs may have that it starts; by default (0)
                 as many as this process.
-            on_refusal: Called with the task and the error of each command that is refused.
+            on_refusal: Called with the task and the error of each command that is refused, which
+                names the command, but for those that only answer a question (AnswerError).
             on_trouble: Called with what keeps programs from finding their devices.
 
         Raises:
@@ -266,8 +267,10 @@ class Supervisor:
         if call is not None:
             call.take_back()
         listener.refuse(asked, error.errno or errno.EIO)
-        if self._on_refusal is not None:
-            self._on_refusal(asked.task, error)
+        if self._on_refusal is not None and not isinstance(error, AnswerError):
+            doing = asked.call if call is None else call.doing or asked.call
+            why = error.strerror or str(error)
+            self._on_refusal(asked.task, OSError(error.errno, f"{doing}: {why}"))
 
     def _ring_written(self, context: Context) -> None:
         if self._doorbells is not None:

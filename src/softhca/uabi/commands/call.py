@@ -21,6 +21,10 @@ def refused(code: int, why: str = "") -> OSError:
     return OSError(code, why or os.strerror(code))
 
 
+class AnswerError(OSError):
+    """An error that is the answer to a question, and nothing that was refused."""
+
+
 def demand_flags(flags: int, allowed: int) -> None:
     """Refuses flags that nobody knows; EINVAL."""
     if flags & ~allowed:
@@ -43,6 +47,7 @@ class Call:
         rest_at: Where the program has what stands behind the request.
         rest_length: How many bytes that is.
         before_the_context: Commands that the program may give before it has its context.
+        doing: What is being done, for whoever debugs.
         undo: What to do if the program cannot be told of what was made.
         respond: Tells the program now what a command answers, which is done anyway at its end.
     """
@@ -56,6 +61,7 @@ class Call:
     rest_at: int = 0
     rest_length: int = 0
     before_the_context: frozenset[Handler] = frozenset()
+    doing: str = ""
     undo: list[Callable[[], object]] = field(default_factory=list)
     respond: Callable[[dict[str, Any]], object] = _answered
 
@@ -63,13 +69,13 @@ class Call:
         """Copies from the program; EFAULT."""
         octets = self.asked.read(address, length) if length else b""
         if octets is None:
-            raise refused(errno.EFAULT)
+            raise refused(errno.EFAULT, f"{length} bytes at {address:#x} cannot be read")
         return octets
 
     def write(self, address: int, octets: bytes) -> None:
         """Copies to the program; EFAULT."""
         if octets and not self.asked.write(address, octets):
-            raise refused(errno.EFAULT)
+            raise refused(errno.EFAULT, f"{len(octets)} bytes at {address:#x} cannot be written")
 
     def demand_zero(self, address: int, length: int) -> None:
         """Refuses what a longer structure than ours says; EOPNOTSUPP."""
@@ -80,13 +86,15 @@ class Call:
     def read_driver(self, size: int) -> bytes:
         """What the provider passes; EINVAL, if it passes less than `size`; EFAULT."""
         if self.driver_in_length < size:
-            raise refused(errno.EINVAL, "too little of the provider")
+            why = f"{self.driver_in_length} bytes of the provider, not {size}"
+            raise refused(errno.EINVAL, why)
         return self.read(self.driver_in_at, size)
 
     def demand_driver_room(self, size: int) -> None:
         """Refuses a provider that cannot be told where its queues are; EINVAL."""
         if self.driver_out_length < size:
-            raise refused(errno.EINVAL, "too little room of the provider")
+            why = f"room for {self.driver_out_length} bytes of the provider, not {size}"
+            raise refused(errno.EINVAL, why)
 
     def give_descriptor(self, descriptor: int) -> int:
         """Gives the program a copy of a descriptor; returns its number there."""
@@ -102,7 +110,7 @@ class Call:
     def run(self, handler: Handler, request: Fields) -> dict[str, Any]:
         """Does a command; EINVAL, before the program has its context."""
         if not self.context.is_initialized and handler not in self.before_the_context:
-            raise refused(errno.EINVAL, "no context")
+            raise refused(errno.EINVAL, "the program has not asked for its context yet")
         return handler(self, request)
 
     def end(self) -> None:

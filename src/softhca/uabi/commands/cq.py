@@ -52,7 +52,7 @@ def create_cq(call: Call, request: Fields) -> dict[str, Any]:
     context = call.context
     device = context.device
     if request.get("comp_mask") or request.get("zero"):
-        raise refused(errno.EINVAL)
+        raise refused(errno.EINVAL, "comp_mask or a reserved field")
     if request.comp_vector >= device.adapter.num_comp_vectors:
         raise refused(errno.EINVAL, f"vector {request.comp_vector}")
     channel = None
@@ -60,7 +60,7 @@ def create_cq(call: Call, request: Fields) -> dict[str, Any]:
     if number >= 0:
         channel = context.channel_of(call.asked.task, number)
         if channel is None:
-            raise refused(errno.EBADF)
+            raise refused(errno.EBADF, f"comp_channel {number} is none")
     call.demand_driver_room(RXE_CREATE_CQ_RESP.size)
     if request.get("flags"):
         raise refused(errno.EOPNOTSUPP, f"flags {request.flags:#x}")
@@ -114,9 +114,9 @@ def resize_cq(call: Call, request: Fields) -> dict[str, Any]:
 def modify_cq(call: Call, request: Fields) -> dict[str, Any]:
     """Moderates events, which Linux's rxe cannot."""
     if not request.attr_mask or request.zero:
-        raise refused(errno.EINVAL)
+        raise refused(errno.EINVAL, f"attr_mask {request.attr_mask:#x}, or a reserved field")
     if request.attr_mask > _MODERATION:
-        raise refused(errno.EOPNOTSUPP)
+        raise refused(errno.EOPNOTSUPP, f"attr_mask {request.attr_mask:#x}")
     owned = call.context.objects.get(request.cq_handle, OwnedCQ)
     owned.cq.modify(cq_count=request.cq_count, cq_period=request.cq_period)
     return {}

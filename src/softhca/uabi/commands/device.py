@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from softhca.uabi.commands.call import Call, demand_flags, refused
+from softhca.uabi.commands.call import AnswerError, Call, demand_flags, refused
 from softhca.uabi.events import AsyncPipe
 from softhca.uabi.layout import Fields
 from softhca.uabi.structures import EX_QUERY_DEVICE_RESP, GID_ENTRY
@@ -134,7 +134,7 @@ def _version(text: str) -> int:
 def ex_query_device(call: Call, request: Fields) -> dict[str, Any]:
     """The same and more: capabilities of 64 bits. Of what else is asked there is nothing here."""
     if request.comp_mask or request.zero:
-        raise refused(errno.EINVAL)
+        raise refused(errno.EINVAL, f"comp_mask {request.comp_mask:#x}, or a reserved field")
     if call.driver_in_length or call.driver_out_length:
         raise refused(errno.EINVAL, "the driver has nothing to add")
     return {
@@ -202,5 +202,5 @@ def query_gid_entry(call: Call, request: Fields) -> dict[str, Any]:
     demand_flags(request.flags, 0)
     raw = adapter.query_gid(request.port_num, request.gid_index).raw
     if not any(raw):
-        raise refused(errno.ENODATA)
+        raise AnswerError(errno.ENODATA, f"entry {request.gid_index} is empty")
     return _gid_entry(call, request.gid_index, raw)

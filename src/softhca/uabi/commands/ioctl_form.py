@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from softhca.uabi.commands.call import Call, refused
+from softhca.uabi.commands.call import AnswerError, Call, refused
 from softhca.uabi.commands.forms import (
     Attribute,
     Const,
@@ -26,7 +26,14 @@ from softhca.uabi.commands.forms import (
     Octets,
     Out,
 )
-from softhca.uabi.commands.write_form import WriteTable, find, packed_response, read_request
+from softhca.uabi.commands.write_form import (
+    WriteTable,
+    find,
+    name_of,
+    packed_response,
+    read_request,
+    what_is_short,
+)
 from softhca.uabi.layout import Fields
 from softhca.uabi.structures import IOCTL_ATTRIBUTE, IOCTL_HEADER
 
@@ -96,15 +103,17 @@ def run_ioctl(call: Call, methods: MethodTable, writes: WriteTable) -> int:
     header = IOCTL_HEADER.unpack(call.read(address, IOCTL_HEADER.size))
     expected = IOCTL_HEADER.size + header.num_attrs * IOCTL_ATTRIBUTE.size
     if header.length != expected or expected > _LONGEST:
-        raise refused(errno.EINVAL)
+        raise refused(errno.EINVAL, f"{header.length} bytes for {header.num_attrs} attributes")
     if header.zero1 or header.zero2:
-        raise refused(errno.EPROTONOSUPPORT)
+        raise refused(errno.EPROTONOSUPPORT, "reserved fields of the header")
     if header.driver_id != DRIVER_RXE:
         raise refused(errno.EINVAL, f"driver {header.driver_id}")
     key = (header.object_id, header.method_id)
     if key != _INVOKE_WRITE and key not in methods:
-        raise refused(errno.EPROTONOSUPPORT, f"method {key}")
+        why = f"there is no method {header.method_id} of object {header.object_id}"
+        raise refused(errno.EPROTONOSUPPORT, why)
     handler, method = (None, _WRITE_METHOD) if key == _INVOKE_WRITE else methods[key]
+    call.doing = "invoke_write" if handler is None else handler.__name__
     given = _attributes(call, method, address + IOCTL_HEADER.size, header.num_attrs)
     request = _request(call, method, given)
     if _DRIVER_IN in given:
@@ -136,7 +145,7 @@ def _attributes(call: Call, method: Method, address: int, count: int) -> dict[in
         one = IOCTL_ATTRIBUTE.unpack(octets[index * size :])
         if one.id not in known:
             if one.flags & _MANDATORY:
-                raise refused(errno.EPROTONOSUPPORT, f"attribute {one.id}")
+                raise refused(errno.EPROTONOSUPPORT, f"attribute {one.id} is not known")
             continue
         if one.id in given:
             raise refused(errno.EINVAL, f"attribute {one.id} twice")
@@ -145,7 +154,8 @@ def _attributes(call: Call, method: Method, address: int, count: int) -> dict[in
         given[one.id] = found
     for attribute in method.attributes:
         if not attribute.optional and attribute.number not in given:
-            raise refused(errno.EINVAL, f"attribute {attribute.number} is missing")
+            why = f"attribute {attribute.number} ({attribute.name}) is missing"
+            raise refused(errno.EINVAL, why)
     return given
 
 
@@ -167,7 +177,8 @@ def _judge(call: Call, attribute: Attribute, given: _Given) -> None:
         case Handle() | Descriptor() | Created():
             fits = given.length == 0
     if not fits or given.zero:
-        raise refused(errno.EINVAL, f"attribute {attribute.number}: {given.length} bytes")
+        why = "not 0 where it is reserved" if fits else f"{given.length} bytes"
+        raise refused(errno.EINVAL, f"attribute {attribute.number} ({attribute.name}): {why}")
     if isinstance(attribute, Octets) and attribute.is_copied:
         call.read(given.place, given.length)
     elif isinstance(attribute, Handle):
@@ -214,12 +225,16 @@ def _request(call: Call, method: Method, given: dict[int, _Given]) -> Fields:
 def _invoke_write(
     call: Call, given: dict[int, _Given], request: Fields, writes: WriteTable
 ) -> dict[str, Any]:
+    call.doing = f"command {request.command:#x}"
     handler, form = find(writes, request.command)
+    call.doing = name_of(handler)
     core = given.get(_CORE_IN)
     length = 0 if core is None else core.length
     room = request.get("room_of_core", 0)
     if length < form.least_request or room < form.least_response:
-        raise refused(errno.ENOSPC)
+        # Libraries give a command with nothing in it to find out whether any can be given so.
+        refusal = AnswerError if core is None else refused
+        raise refusal(errno.ENOSPC, what_is_short(form, length, room))
 
     def respond(answer: dict[str, Any]) -> None:
         if room and form.response.size:

@@ -109,7 +109,7 @@ def query_mr(call: Call, request: Fields) -> dict[str, Any]:
 
 def no_such_region(call: Call, request: Fields) -> dict[str, Any]:
     """EOPNOTSUPP, for what the provider has no regions of: pages on demand, and dma-buf."""
-    raise refused(errno.EOPNOTSUPP)
+    raise refused(errno.EOPNOTSUPP, "there are no such regions")
 
 
 def dereg_mr(call: Call, request: Fields) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class OwnedQP:
     def destroy(self) -> dict[str, int]:
         """EBUSY, while it is in a multicast group."""
         if self.qp._groups:
-            raise refused(errno.EBUSY)
+            raise refused(errno.EBUSY, "it is in a multicast group")
         self._stop_ringing()
         self.qp.close()
         return {"events_reported": self.context.forget_events(self.qp)}

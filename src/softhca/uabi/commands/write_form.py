@@ -33,9 +33,11 @@ def run_write(call: Call, table: WriteTable) -> int:
     """Does the command that a program writes; returns the bytes that it is told it wrote."""
     _, address, count = call.asked.arguments[:3]
     if count < WRITE_HEADER.size:
-        raise refused(errno.EINVAL)
+        raise refused(errno.EINVAL, f"{count} bytes are no header")
     header = WRITE_HEADER.unpack(call.read(address, WRITE_HEADER.size))
+    call.doing = f"command {header.command:#x}"
     handler, form = find(table, header.command)
+    call.doing = name_of(handler)
     if form.extended:
         _run_extended(call, handler, form, header)
     else:
@@ -46,13 +48,25 @@ def run_write(call: Call, table: WriteTable) -> int:
 def find(table: WriteTable, command: int) -> tuple[Handler, Write]:
     """The command of a number; EINVAL for one that cannot be, EOPNOTSUPP for one that is not."""
     if command & ~(_COMMAND_MASK | EXTENDED):
-        raise refused(errno.EINVAL)
+        raise refused(errno.EINVAL, "flags that no command has")
     found = table.get(command)
     if found is not None:
         return found
     if command & _COMMAND_MASK < (_EXTENDED_COMMANDS if command & EXTENDED else _COMMANDS):
         return _unsupported, Write(command & _COMMAND_MASK, NOTHING)
-    raise refused(errno.EOPNOTSUPP, f"command {command:#x}")
+    raise refused(errno.EOPNOTSUPP, "there is no such command")
+
+
+def name_of(handler: Handler) -> str:
+    """What a command is called when it is refused."""
+    return handler.__name__.lstrip("_")
+
+
+def what_is_short(form: Write, length: int, room: int) -> str:
+    """Says whether it is the request or the room for the response, for whoever debugs."""
+    if length < form.least_request:
+        return f"a request of {length} bytes, not {form.least_request}"
+    return f"room for {room} bytes of response, not {form.least_response}"
 
 
 def _unsupported(call: Call, request: Fields) -> dict[str, Any]:
@@ -62,14 +76,14 @@ def _unsupported(call: Call, request: Fields) -> dict[str, Any]:
 def _run_plain(call: Call, handler: Handler, form: Write, header: Fields) -> None:
     _, address, count = call.asked.arguments[:3]
     if header.in_words * 4 != count:
-        raise refused(errno.EINVAL)
+        raise refused(errno.EINVAL, f"in_words {header.in_words} of {count} bytes")
     start, length = address + WRITE_HEADER.size, count - WRITE_HEADER.size
     # Two releases of rdma-core say of this one command that it is shorter than it is.
     if form.number == DESTROY_CQ and count == 16:
         length = form.request.size
     room = header.out_words * 4
     if length < form.least_request or room < form.least_response:
-        raise refused(errno.ENOSPC)
+        raise refused(errno.ENOSPC, what_is_short(form, length, room))
     if form.driver:
         call.driver_in_at = start + form.request.size
         call.driver_in_length = length - form.request.size
@@ -93,22 +107,24 @@ def _run_extended(call: Call, handler: Handler, form: Write, header: Fields) -> 
     _, address, count = call.asked.arguments[:3]
     start = address + WRITE_HEADER.size + EXTENDED_HEADER.size
     if count < WRITE_HEADER.size + EXTENDED_HEADER.size:
-        raise refused(errno.EINVAL)
+        raise refused(errno.EINVAL, f"{count} bytes are no header")
     more = EXTENDED_HEADER.unpack(call.read(address + WRITE_HEADER.size, EXTENDED_HEADER.size))
     length, driver_length = header.in_words * 8, more.provider_in_words * 8
     if start + length + driver_length != address + count:
-        raise refused(errno.EINVAL)
+        words = f"in_words {header.in_words} and {more.provider_in_words}"
+        raise refused(errno.EINVAL, f"{words} of {count} bytes")
     if length < form.least_request:
-        raise refused(errno.ENOSPC)
+        raise refused(errno.ENOSPC, what_is_short(form, length, form.least_response))
     if more.zero:
-        raise refused(errno.EINVAL)
+        raise refused(errno.EINVAL, "reserved field of the header")
     room, driver_room = header.out_words * 8, more.provider_out_words * 8
     if bool(more.response) != bool(room or driver_room):
-        raise refused(errno.EINVAL)
+        why = f"response {more.response:#x} with room for {room + driver_room} bytes"
+        raise refused(errno.EINVAL, why)
     if more.response and room < form.least_response:
-        raise refused(errno.ENOSPC)
+        raise refused(errno.ENOSPC, what_is_short(form, length, room))
     if more.response + room + driver_room > _ADDRESSES_END:
-        raise refused(errno.EFAULT)
+        raise refused(errno.EFAULT, f"response {more.response:#x}")
     call.driver_in_at, call.driver_in_length = start + length, driver_length
     call.driver_out_length = driver_room
 
