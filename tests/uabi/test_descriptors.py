@@ -146,3 +146,35 @@ def test_there_is_no_channel_that_cannot_be_written_to() -> None:
     for end in again:
         os.close(end)
     assert again == ends
+
+
+def test_a_command_that_cannot_be_answered_leaves_no_descriptor() -> None:
+    program = """
+import ctypes, errno, mmap, os, struct
+device = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
+room = mmap.mmap(-1, 4096)
+there = ctypes.addressof(ctypes.c_char.from_buffer(room))
+
+def give(command, response):
+    body = struct.pack("<QQ", response, 0)[: 8 if command == 0 else 16]
+    os.write(device, struct.pack("<IHH", command, (8 + len(body)) // 4, 2) + body)
+
+def has():
+    listed = os.listdir("/proc/self/fd")  # With that of the listing itself.
+    return {number for number in listed if os.path.lexists(f"/proc/self/fd/{number}")}
+
+before = has()
+for command in (0, 17):  # The context with its events, and a channel.
+    for _ in range(3):
+        try:
+            give(command, 0xDEAD000)
+        except OSError as error:
+            assert error.errno == errno.EFAULT, error
+        assert has() == before
+    give(command, there)
+    added = has() - before
+    assert added == {str(struct.unpack_from("<I", room)[0])}, (command, added)
+    before |= added
+print("well")
+"""
+    assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from softhca.uabi.objects import Owned
 
 
+# What is answered before there is a descriptor, which could not be taken back from a program that
+# cannot be told of it.
+NO_DESCRIPTOR = 0xFFFFFFFF
+
+
 def refused(code: int, why: str = "") -> OSError:
     """The error that the program gets; `why` is for whoever debugs."""
     return OSError(code, why or os.strerror(code))

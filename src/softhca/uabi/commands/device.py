@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from softhca.uabi.commands.call import AnswerError, Call, demand_flags, refused
+from softhca.uabi.commands.call import NO_DESCRIPTOR, AnswerError, Call, demand_flags, refused
 from softhca.uabi.events import AsyncPipe
 from softhca.uabi.layout import Fields
 from softhca.uabi.structures import EX_QUERY_DEVICE_RESP, GID_ENTRY
@@ -26,8 +26,6 @@ _NODE_GUID_BYTES = 8
 # IB_ATOMIC_HCA: atomic among what goes through the adapter, not towards the program's processors.
 _ATOMIC_HCA = 1
 # Counters of bad keys, a system image's GUID, NAKs for receivers that are not ready.
-# What stands where a descriptor's number would if there were one.
-_NO_DESCRIPTOR = 0xFFFFFFFF
 _CAPS_OF_ALL = 1 << 1 | 1 << 2 | 1 << 11 | 1 << 12
 
 
@@ -38,18 +36,19 @@ def _completion_vectors(call: Call) -> int:
 def get_context_and_events(call: Call, request: Fields) -> dict[str, Any]:
     """The oldest way: the context and the descriptor of its events at once."""
     vectors = {"num_comp_vectors": _completion_vectors(call)}
+    call.respond({"async_fd": NO_DESCRIPTOR, **vectors})
     if call.context.is_initialized:
-        call.respond({"async_fd": _NO_DESCRIPTOR, **vectors})
         raise refused(errno.EINVAL, "it has a context")
+    answer = {"async_fd": _give_async_events(call), **vectors}
     call.context.is_initialized = True
-    return {"async_fd": _give_async_events(call), **vectors}
+    return answer
 
 
 def get_context(call: Call, request: Fields) -> dict[str, Any]:
     """The context alone."""
     answer = query_context(call, request)
+    call.respond(answer)
     if call.context.is_initialized:
-        call.respond(answer)
         raise refused(errno.EINVAL, "it has a context")
     call.context.is_initialized = True
     return answer
@@ -63,6 +62,7 @@ def query_context(call: Call, request: Fields) -> dict[str, Any]:
 
 def alloc_async_events(call: Call, request: Fields) -> dict[str, Any]:
     """A descriptor of asynchronous events."""
+    call.respond({"fd": NO_DESCRIPTOR})
     return {"fd": _give_async_events(call)}
 
 
