@@ -70,7 +70,7 @@ def sample(processes: Mapping[str, int], measure: Measure) -> Profile:
         command += ["-o", kept, "-p", ",".join(map(str, processes.values()))]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as perf:
             end = time.monotonic() + SECONDS
-            while time.monotonic() < end:
+            while perf.poll() is None and time.monotonic() < end:
                 measure()
             perf.send_signal(signal.SIGINT)
             _, said = perf.communicate()

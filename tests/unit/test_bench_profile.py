@@ -101,5 +101,5 @@ def test_a_perf_that_may_not_look_says_why(monkeypatch, tmp_path):
     refusing.write_text("#!/bin/sh\necho You may not. >&2\nexit 1\n")
     refusing.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(profile, "SECONDS", 0.0)
+    monkeypatch.setattr(profile, "SECONDS", 60.0)
     assert profile.sample({"near": os.getpid()}, lambda: 0.0).missing == "You may not."
