@@ -37,15 +37,17 @@ two readings the probe moved by more than 10 % were thrown away, and the tables 
 """
 
 
-def page(answers: Mapping[str, Sequence[Finding]], plots: Sequence[Path]) -> str:
-    """The text of the page."""
+def page(
+    answers: Mapping[str, Sequence[Finding]], plots: Sequence[Path], here: Mapping[str, str]
+) -> str:
+    """The text of the page; `here` says where all was measured."""
     command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
     everything = [finding for findings in answers.values() for finding in findings]
     goals = [finding for finding in everything if finding.goal.goal is not None]
     parts = [
         INTRODUCTION,
         f"```sh\n{command}\n```\n",
-        table(("what", "here"), list(machine().items())),
+        table(("what", "here"), list(here.items())),
     ]
     if goals:
         parts += ["\n## What was to be shown\n", overview(goals)]
@@ -59,5 +61,6 @@ def page(answers: Mapping[str, Sequence[Finding]], plots: Sequence[Path]) -> str
 def write(answers: Mapping[str, Sequence[Finding]]) -> None:
     """Writes the page, and the plots where matplotlib is installed."""
     everything = [finding for findings in answers.values() for finding in findings]
+    here = machine()  # Before the plots are changes to the commit.
     plots = plot(everything, PAGE.parent / "performance")
-    PAGE.write_text(page(answers, plots))
+    PAGE.write_text(page(answers, plots, here))
