@@ -1,4 +1,4 @@
-"""What all tests share: reproducible randomness, and Ctrl-C."""
+"""What all tests share: reproducible randomness, and signals that are heeded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from hypothesis import settings
 settings.register_profile("softhca", deadline=None, print_blob=True)
 settings.load_profile("softhca")
 
-# Who starts the tests in the background of a shell script has them ignore it, and tests that
-# interrupt what waits would wait for ever.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+# Who starts the tests in the background of a shell script has them ignore these, and so what they
+# start; tests that signal something would wait for ever.
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
     signal.signal(signal.SIGINT, signal.default_int_handler)
