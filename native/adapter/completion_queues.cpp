@@ -19,10 +19,7 @@ Result<std::uint32_t> Adapter::create_cq(std::uint32_t cqe) {
   if (state_->cqs.full()) {
     return refuse(ENOMEM, "max_cq", limits.max_cq, "completion queues exist already");
   }
-  // The queue tells its handle in events, so it is made in two steps.
-  const std::uint32_t handle = state_->cqs.insert(nullptr);
-  state_->cqs.place(handle, std::make_unique<CompletionQueue>(handle, cqe));
-  return handle;
+  return state_->cqs.insert(std::make_unique<CompletionQueue>(state_->cqs.next(), cqe));
 }
 
 Status Adapter::destroy_cq(std::uint32_t handle) {

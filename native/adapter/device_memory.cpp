@@ -35,14 +35,15 @@ Result<std::uint32_t> Adapter::alloc_dm(std::uint64_t length, std::uint32_t log_
   if (s.dms.full()) {
     return refuse(ENOMEM, "dm", s.dms.size(), "allocations exist already");
   }
-  s.dm_bytes += length;
   auto dm = std::make_unique<DeviceMemory>();
   dm->storage.resize(length + (std::uint64_t{1} << kMaxDmLogAlign));
   void* start = dm->storage.data();
   std::size_t space = dm->storage.size();
   std::align(std::size_t{1} << kMaxDmLogAlign, length, start, space);
   dm->bytes = {static_cast<std::uint8_t*>(start), length};
-  return s.dms.insert(std::move(dm));
+  const std::uint32_t handle = s.dms.insert(std::move(dm));
+  s.dm_bytes += length;
+  return handle;
 }
 
 Status Adapter::free_dm(std::uint32_t handle) {

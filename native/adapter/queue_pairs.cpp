@@ -99,10 +99,11 @@ Result<std::uint32_t> Adapter::create_qp(QpInit& init) {
   if (target) {
     init.cap = {0, 0, 0, 0, 0};
     queues.send_cq = nullptr;
-    ++xrcd->users;
-  } else {
-    ++pd->users;
   }
+  const std::uint32_t qpn = s.qps.reserve();
+  s.qps.insert(qpn, std::make_unique<QueuePair>(s, qpn, init, queues));
+  // Counted now that it exists: there may have been no memory for it.
+  ++(target ? xrcd->users : pd->users);
   for (CompletionQueue* cq : {queues.send_cq, queues.recv_cq}) {
     if (cq != nullptr) {
       ++cq->users;
@@ -111,8 +112,6 @@ Result<std::uint32_t> Adapter::create_qp(QpInit& init) {
   if (queues.srq != nullptr) {
     ++queues.srq->users;
   }
-  const std::uint32_t qpn = s.qps.reserve();
-  s.qps.insert(qpn, std::make_unique<QueuePair>(s, qpn, init, queues));
   if (s.observer != nullptr) {
     s.observer->created(qpn, init.type, init.pd, init.cap.max_send_wr, init.cap.max_recv_wr);
   }

@@ -112,12 +112,13 @@ bool CompletionQueue::resize(std::uint32_t capacity) {
   if (capacity < count()) {
     return false;
   }
-  capacity_ = capacity;
   if (outlet_) {
+    capacity_ = capacity;
     return true;
   }
   const RingSlots slots(capacity);
   std::vector<Completion> larger(slots.count());
+  capacity_ = capacity;  // Not before there is memory for as many.
   const std::size_t kept = poll(larger);
   slots_ = slots;
   ring_.swap(larger);

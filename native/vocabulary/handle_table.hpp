@@ -18,11 +18,18 @@ class HandleTable {
   bool full() const { return live_ >= limit_; }
   std::uint32_t size() const { return live_; }
 
+  // What the next insert() will return, for objects that must know it. Precondition: not full.
+  std::uint32_t next() const {
+    if (reuses()) {
+      return handle_of(free_.front(), slots_[free_.front()].generation);
+    }
+    return handle_of(static_cast<std::uint32_t>(slots_.size()), 0);
+  }
+
   // Precondition: not full.
   std::uint32_t insert(std::unique_ptr<T> object) {
     std::uint32_t slot;
-    // Slots are reused oldest first, and only when there is no fresh one or many wait.
-    if (free_.size() > kReuseAfter || (slots_.size() >= limit_ && !free_.empty())) {
+    if (reuses()) {
       slot = free_.front();
       free_.pop_front();
     } else {
@@ -33,11 +40,6 @@ class HandleTable {
     entry.object = std::move(object);
     ++live_;
     return handle_of(slot, entry.generation);
-  }
-
-  // Fills a slot that was inserted empty.
-  void place(std::uint32_t handle, std::unique_ptr<T> object) {
-    slots_[(handle & kSlotMask) - 1].object = std::move(object);
   }
 
   T* find(std::uint32_t handle) const {
@@ -79,6 +81,10 @@ class HandleTable {
   static constexpr std::uint32_t kGenerationMask = (1u << GenerationBits) - 1;
   static constexpr std::size_t kReuseAfter = 64;
 
+  // Slots are reused oldest first, and only when there is no fresh one or many wait.
+  bool reuses() const {
+    return free_.size() > kReuseAfter || (slots_.size() >= limit_ && !free_.empty());
+  }
   static std::uint32_t handle_of(std::uint32_t slot, std::uint32_t generation) {
     return generation << kSlotBits | (slot + 1);
   }
