@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from softhca import NotifyFlags, PollContext, Recv, Send, VerbsError
+from softhca import CompletionBuffer, NotifyFlags, PollContext, Recv, Send, VerbsError
 
 from .hosts import Pair
 from .tasks import Body, outstanding, runner
@@ -234,6 +234,50 @@ def test_polling_beside_tasks(simulated: Pair, run_anyio: Run) -> None:
         simulated.completion(simulated.b)
 
     run_anyio(body)
+
+
+def test_a_poll_finds_what_waits_behind_what_is_awaited(simulated: Pair) -> None:
+    near, far = simulated.connected(max_send_wr=16, max_recv_wr=16)
+    wire = simulated.wire
+    assert wire is not None
+
+    async def body() -> None:
+        cq = simulated.a.cq
+        records = CompletionBuffer(1)
+        polls: list[Callable[[], int]] = [
+            lambda: wc.wr_id if (wc := cq.poll_one()) is not None else 0,
+            lambda: sum(wc.wr_id for wc in cq.poll(1)),
+            lambda: sum(records.wr_ids(cq.poll_into(records))),
+        ]
+        for poll in polls:
+            awaited = [near.recv(wr_id=number) for number in (1, 2)]
+            near.post_recv([Recv(wr_id=3), Recv(wr_id=4)])
+            far.post_send([Send() for _ in range(4)])
+            wire.settle()
+            assert [poll() for _ in range(3)] == [3, 4, 0]
+            assert [(await one).wr_id for one in awaited] == [1, 2]
+
+    asyncio.run(body())
+
+
+def test_the_hint_counts_what_no_task_took(simulated: Pair) -> None:
+    near, far = simulated.connected(max_send_wr=16, max_recv_wr=16)
+    wire = simulated.wire
+    assert wire is not None
+
+    async def body() -> None:
+        cq = simulated.a.cq
+        near.post_recv([Recv(wr_id=number) for number in range(3)])
+        far.post_send([Send() for _ in range(3)])
+        wire.settle()
+        assert (await cq.next()).wr_id == 0  # One taker; the pump polls more than one.
+        arming = NotifyFlags.NEXT_COMP | NotifyFlags.REPORT_MISSED_EVENTS
+        assert cq.req_notify(NotifyFlags.NEXT_COMP) == 0
+        assert cq.req_notify(arming) == 1
+        assert [wc.wr_id for wc in cq.poll()] == [1, 2]
+        assert cq.req_notify(arming) == 0
+
+    asyncio.run(body())
 
 
 def test_unclaimed_completions_keep_their_order(simulated: Pair) -> None:

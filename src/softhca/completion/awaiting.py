@@ -206,6 +206,11 @@ class Dispatcher:
         while self._channel.pop():
             pass
 
+    @property
+    def has_unclaimed(self) -> bool:
+        """True if completions were polled for tasks that none has taken, nor has a poll."""
+        return bool(self._unclaimed)
+
     def take_unclaimed(self, most: int) -> list[WC]:
         """Completions that were polled for tasks and that none took."""
         taken: list[WC] = []

@@ -133,8 +133,12 @@ class CQ(VerbsObject):
 
     def _poll_beside_tasks(self, dispatcher: Dispatcher, max_entries: int) -> list[WC]:
         wcs = dispatcher.take_unclaimed(max_entries)
-        polled = self._hca.poll_cq(self._handle, max_entries - len(wcs), WC)
-        return wcs + [wc for wc in polled if not dispatcher.hand_to_awaiter(wc)]
+        while True:
+            polled = self._hca.poll_cq(self._handle, max_entries - len(wcs), WC)
+            wcs += [wc for wc in polled if not dispatcher.hand_to_awaiter(wc)]
+            # All for tasks: who is given nothing takes it that nothing is left.
+            if wcs or not polled:
+                return wcs
 
     def poll_one(self) -> WC | None:
         """Takes the oldest completion; None if there is none, after progress as in `poll`."""
@@ -186,7 +190,11 @@ class CQ(VerbsObject):
                 overflowed and what it held was polled: nothing would ever come.
         """
         self._attach()
-        return self._hca.req_notify_cq(self._handle, unsigned("flags", flags, 32))
+        missed = self._hca.req_notify_cq(self._handle, unsigned("flags", flags, 32))
+        dispatcher = self._dispatcher
+        if flags & NotifyFlags.REPORT_MISSED_EVENTS and dispatcher and dispatcher.has_unclaimed:
+            return 1
+        return missed
 
     def _attach(self) -> None:
         dispatcher = self._dispatcher
