@@ -81,7 +81,7 @@ class RegistrationCache(VerbsObject):
     __slots__ = (
         *("_by_cookie", "_by_range", "_channel", "_cookies", "_dirty", "_evictions", "_flush"),
         *("_flushes", "_hits", "_idle", "_invalidations", "_lock", "_longest", "_misses", "_page"),
-        *("_lent_dropped", "_seen", "_sorted", "dirty_watermark", "pd", "size"),
+        *("_lent_dropped", "_seen", "_sorted", "_untold", "dirty_watermark", "pd", "size"),
     )
 
     kind = "registration_cache"
@@ -100,7 +100,8 @@ class RegistrationCache(VerbsObject):
             size: Registrations that are kept at most.
             dirty_watermark: Registrations that are dropped, since their memory went, are
                 deregistered when there are so many of them.
-            flush: Is called with the cache each time that was done.
+            flush: Is called with the cache each time that was done, by whoever caused it. It may
+                use the cache; what it raises reaches its caller, who has then got nothing.
 
         Raises:
             VerbsError: EOPNOTSUPP, where the system cannot tell that memory goes away; EINVAL, for
@@ -117,22 +118,23 @@ class RegistrationCache(VerbsObject):
         self._seen = self._page[0]
         self._cookies = count(1)
         self._hits = self._misses = self._evictions = self._invalidations = self._flushes = 0
+        # An RLock: what is freed in the middle may put something back.
+        self._lock = threading.RLock()
         self._start_empty()
         super().__init__(pd._hca, pd)
         _caches.add(self)
 
     def _start_empty(self) -> None:
-        # An RLock: what is freed in the middle may put something back.
-        self._lock = threading.RLock()
         # By address, length and rights of a buffer; parts of registrations too.
         self._by_range: dict[tuple[int, int, int], CachedRegion] = {}
         self._by_cookie: dict[int, CachedRegion] = {}
         self._sorted: list[CachedRegion] = []  # Whole registrations by address.
         self._longest = 0
         self._idle: OrderedDict[int, CachedRegion] = OrderedDict()  # By cookie; oldest use first.
-        # Dropped ones: still lent, by cookie; and to be deregistered.
+        # Dropped ones by cookie: still lent; and to be deregistered.
         self._lent_dropped: dict[int, CachedRegion] = {}
-        self._dirty: list[CachedRegion] = []
+        self._dirty: dict[int, CachedRegion] = {}
+        self._untold = 0  # Flushes that `flush` is to be called for, once the lock is let go.
 
     def get(self, buffer: object, access: int | None = None) -> CachedRegion:
         """Returns a registration of `buffer`; it is to be put back, or used in a `with` block.
@@ -164,13 +166,20 @@ class RegistrationCache(VerbsObject):
             if region is None:
                 region = self._find_covering(key)
             if region is None:
-                return self._register(key)
-            owner = region._owner
-            if not owner._users:
-                del self._idle[owner._cookie]
-            owner._users += 1
-            self._hits += 1
-            return region
+                region = self._register(key)
+            else:
+                owner = region._owner
+                if not owner._users:
+                    del self._idle[owner._cookie]
+                owner._users += 1
+                self._hits += 1
+        if self._untold:
+            try:
+                self._tell_of_flushes()
+            except BaseException:
+                self.put(region)
+                raise
+        return region
 
     def put(self, region: CachedRegion) -> None:
         """Takes a registration back, to keep it for the next time.
@@ -191,20 +200,27 @@ class RegistrationCache(VerbsObject):
                 return
             if owner._dropped:
                 self._lent_dropped.pop(owner._cookie, None)
-                self._soil(owner)
+                self._dirty[owner._cookie] = owner
+                self._deregister_if_many()
             else:
                 self._idle[owner._cookie] = owner
+        if self._untold:
+            self._tell_of_flushes()
 
     # For `with` blocks, which put it back themselves.
     registered = get
 
     def flush(self) -> None:
-        """Deregisters now what was dropped and is no longer lent (ib_flush_fmr_pool)."""
+        """Deregisters now what was dropped and is no longer lent (ib_flush_fmr_pool).
+
+        What a memory window is still bound to has to wait until it no longer is.
+        """
         with self._lock:
             self._demand_open()
             if self._page[0] != self._seen:
                 self._drop_gone()
             self._deregister_dirty()
+        self._tell_of_flushes()
 
     @property
     def statistics(self) -> CacheStatistics:
@@ -248,8 +264,7 @@ class RegistrationCache(VerbsObject):
         if access & Access.ZERO_BASED:
             rule = "ZERO_BASED names no address: a cache cannot tell buffers apart by it"
             raise VerbsError(errno.EINVAL, "access", Access(access), rule)
-        if len(self._by_cookie) + len(self._lent_dropped) + len(self._dirty) >= self.size:
-            self._make_room()
+        self._make_room()
         cookie = next(self._cookies)
         mr = self.pd.reg_mr(
             addr=addr, length=length, access=access, invalidation=self._channel, cookie=cookie
@@ -266,16 +281,16 @@ class RegistrationCache(VerbsObject):
         return region
 
     def _make_room(self) -> None:
-        if self._idle:
-            _, oldest = self._idle.popitem(last=False)
-            self._evictions += 1
-            self._drop(oldest)
-            self._dirty.append(oldest)
-        if not self._dirty:
-            raise VerbsError(
-                errno.EAGAIN, "size", self.size, "registrations are all lent: put some back"
-            )
-        self._deregister_dirty()
+        while len(self._by_cookie) + len(self._lent_dropped) + len(self._dirty) >= self.size:
+            evicts = bool(self._idle)
+            if evicts:
+                _, oldest = self._idle.popitem(last=False)
+                self._evictions += 1
+                self._drop(oldest)
+                self._dirty[oldest._cookie] = oldest
+            if not self._deregister_dirty() and not evicts:
+                rule = "registrations are all lent, or windows bound to them: put some back"
+                raise VerbsError(errno.EAGAIN, "size", self.size, rule)
 
     def _drop_gone(self) -> None:
         """Drops registrations whose memory went, as far as the generation tells."""
@@ -292,7 +307,8 @@ class RegistrationCache(VerbsObject):
                     self._lent_dropped[region._cookie] = region
                 else:
                     del self._idle[region._cookie]
-                    self._soil(region)
+                    self._dirty[region._cookie] = region
+        self._deregister_if_many()
 
     def _drop(self, region: CachedRegion) -> None:
         """Lets nobody find it any more."""
@@ -306,20 +322,36 @@ class RegistrationCache(VerbsObject):
             at -= 1
         del self._sorted[at]
 
-    def _soil(self, region: CachedRegion) -> None:
-        self._dirty.append(region)
+    def _deregister_if_many(self) -> None:
         if len(self._dirty) >= self.dirty_watermark:
             self._deregister_dirty()
 
-    def _deregister_dirty(self) -> None:
-        dirty, self._dirty = self._dirty, []
-        if not dirty:
-            return
-        for region in dirty:
-            region.mr.close()
-        self._flushes += 1
-        if self._flush is not None:
-            self._flush(self)
+    def _deregister_dirty(self) -> int:
+        """Deregisters what was dropped, but what windows are bound to; returns how many."""
+        done = 0
+        for cookie, region in list(self._dirty.items()):
+            try:
+                region.mr.close()
+            except VerbsError as refusal:
+                if refusal.errno != errno.EBUSY:
+                    raise
+                continue
+            self._dirty.pop(cookie, None)
+            done += 1
+        if done:
+            self._flushes += 1
+            self._untold += self._flush is not None
+        return done
+
+    def _tell_of_flushes(self) -> None:
+        """Calls `flush` with no lock held: it may wait for others that use the cache."""
+        while True:
+            with self._lock:
+                if not self._untold:
+                    return
+                self._untold -= 1
+            if self._flush is not None:
+                self._flush(self)
 
     def _demand_open(self) -> None:
         if self._inherited():
@@ -333,7 +365,8 @@ class RegistrationCache(VerbsObject):
         """Deregisters everything. Does nothing the second time.
 
         Raises:
-            VerbsError: EBUSY, while registrations are lent; the cache stays open.
+            VerbsError: EBUSY, while registrations are lent or windows bound to them; the cache
+                stays open.
         """
         with self._lock:
             lent = 0 if self._closed or self._inherited() else self._lent()
@@ -341,16 +374,26 @@ class RegistrationCache(VerbsObject):
                 raise VerbsError(errno.EBUSY, self.kind, lent, "registrations are lent")
             super().close()
 
+    def _close_now(self) -> None:
+        # Before the lock of closing objects, which deregistering takes under this one.
+        with self._lock:
+            super()._close_now()
+
     def _let_go(self) -> None:
         with self._lock:
             self._idle.update(self._by_cookie)
-            self._dirty.extend(self._lent_dropped.values())
+            self._dirty.update(self._lent_dropped)
             self._lent_dropped.clear()
 
     def _destroy(self) -> None:
         with self._lock:
-            for region in [*self._by_cookie.values(), *self._dirty]:
-                region.mr.close()
+            for region in list(self._by_cookie.values()):
+                self._drop(region)
+                self._dirty[region._cookie] = region
+            self._idle.clear()
+            for cookie, region in list(self._dirty.items()):
+                region.mr.close()  # Refused with a window: the cache stays open, without the rest.
+                self._dirty.pop(cookie, None)
             self._start_empty()
             self._channel.close()
 
@@ -371,6 +414,7 @@ _caches: weakref.WeakSet[RegistrationCache] = weakref.WeakSet()
 def _empty_in_child() -> None:
     # The registrations are the parent's, and so may be the thread that held the lock.
     for cache in _caches:
+        cache._lock = threading.RLock()
         cache._start_empty()
 
 
