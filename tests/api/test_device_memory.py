@@ -122,3 +122,12 @@ def test_refusals(host: Host, case: str) -> None:
             attempt(host, dm)
         assert refused.value.errno == errno.EINVAL
         dm.memcpy_to(0, bytes(64))
+
+
+@pytest.mark.parametrize("what", [8, [1, 2], None, "text"], ids=repr)
+def test_what_is_no_buffer_is_not_copied(host: Host, what: Any) -> None:
+    with host.device.alloc_dm(8) as dm:
+        dm.memcpy_to(0, b"contents")
+        with pytest.raises(TypeError, match="bytes-like"):
+            dm.memcpy_to(0, what)
+        assert dm.memcpy_from(0, 8) == b"contents"

@@ -43,9 +43,12 @@ class DM(VerbsObject):
         """Copies bytes of the host into it (ibv_memcpy_to_dm).
 
         Raises:
+            TypeError: If they are no buffer.
             VerbsError: EINVAL, if they leave it.
         """
-        self._hca.memcpy_to_dm(self.handle, unsigned("dm_offset", dm_offset, 64), bytes(host_bytes))
+        offset = unsigned("dm_offset", dm_offset, 64)
+        # Not bytes(host_bytes), which makes zeros of a number.
+        self._hca.memcpy_to_dm(self.handle, offset, memoryview(host_bytes).tobytes())
 
     def memcpy_from(self, dm_offset: int, length: int) -> bytes:
         """Returns a copy of a part of it (ibv_memcpy_from_dm).
