@@ -240,3 +240,35 @@ def test_while_others_post_and_the_queue_is_busy() -> None:
         assert told.wr_ids == list(range(512))
         again.set()
         busy.drain()
+
+
+class TakenMeanwhile:
+    """A lock that another thread takes each time that it was just seen free, and gives back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = False
+        self.refused = 0
+
+    def locked(self) -> bool:
+        return False
+
+    def acquire(self, blocking: bool = True) -> bool:
+        self._taken = not self._taken
+        self.refused += self._taken
+        return not self._taken and self._lock.acquire(blocking)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+def test_another_thread_processes_the_queue_in_between() -> None:
+    with hca.open() as device:
+        cq = device.alloc_cq(16, poll_context=PollContext.DIRECT)
+        qp = no_connection(device.alloc_pd(), cq)
+        told = Told()
+        qp.post_recv(hca.Recv(cqe=Note(told)))
+        lock = cq._processing = TakenMeanwhile()  # type: ignore[assignment]
+        qp.drain()
+        assert lock.refused
+        assert len(told.wr_ids) == 1

@@ -186,8 +186,15 @@ class CallbackCQ(CQ):
             rule = f"is polled in {self.poll_context.name}, not by the caller"
             raise VerbsError(errno.EINVAL, self.kind, None, rule)
         limit = _UNBOUNDED if budget == -1 else unsigned("budget", budget, 64)
-        if not self._processing.acquire(blocking=False):
+        handled = self._try_process(limit)
+        if handled is None:
             raise VerbsError(errno.EBUSY, self.kind, None, "callbacks of it are running")
+        return handled
+
+    def _try_process(self, limit: int) -> int | None:
+        """Processes a DIRECT queue; None, at once, if callbacks of it are running already."""
+        if not self._processing.acquire(blocking=False):
+            return None
         self._processing_thread = threading.get_ident()
         try:
             return self._hca.process_cq(self._handle, limit, self, WC)
@@ -256,9 +263,7 @@ class CallbackCQ(CQ):
         """Runs callbacks here, for a queue that no thread polls; False if it had none."""
         if self._crew is not None:
             return self._crew.run_one()
-        if self._processing.locked():
-            return False  # By another thread.
-        return self.process_direct() > 0
+        return bool(self._try_process(_UNBOUNDED))
 
     def _has_overflowed(self) -> bool:
         return self._hca.cq_overflowed(self._handle)
