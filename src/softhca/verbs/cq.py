@@ -12,7 +12,7 @@ from softhca.verbs.checks import unsigned
 from softhca.verbs.comp_channel import CompChannel
 from softhca.verbs.enums import NotifyFlags
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.lifetime import VerbsObject, alive
+from softhca.verbs.lifetime import VerbsObject, alive, made_once
 from softhca.verbs.records import CompletionBuffer
 from softhca.verbs.wc import WC
 
@@ -104,7 +104,12 @@ class CQ(VerbsObject):
         if self._channel is None:
             if self._closed:
                 raise VerbsError(errno.EINVAL, self.kind, None, "is closed")
-            self._channel = CompChannel(self.device, is_own=True)
+            return made_once(
+                self,
+                "_channel",
+                lambda: CompChannel(self.device, is_own=True),
+                CompChannel._close_now,
+            )
         return self._channel
 
     @property
@@ -239,7 +244,7 @@ class CQ(VerbsObject):
     def _tasks(self) -> Dispatcher | None:
         """Who hands completions to tasks."""
         if self._dispatcher is None:
-            self._dispatcher = Dispatcher(self)
+            return made_once(self, "_dispatcher", lambda: Dispatcher(self), Dispatcher.close)
         return self._dispatcher
 
     async def next(self) -> WC:

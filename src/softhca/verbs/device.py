@@ -24,7 +24,7 @@ from softhca.verbs.enums import AtomicCap, DeviceCap, Mtu, PortState
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.events import AsyncEvent, AsyncEvents, take_event, wait_for_event
 from softhca.verbs.gid import GID
-from softhca.verbs.lifetime import VerbsObject, alive
+from softhca.verbs.lifetime import VerbsObject, alive, made_once
 from softhca.verbs.pd import PD
 from softhca.verbs.process_end import at_end_of_worker
 from softhca.verbs.wc import WC
@@ -309,9 +309,12 @@ class Device(VerbsObject):
         )
 
     def _crews(self) -> Crews:
-        if self._callback_crews is None:
-            self._callback_crews = Crews(self._hca, self.name, self._cqs.get, WC)
-        return self._callback_crews
+        return made_once(
+            self,
+            "_callback_crews",
+            lambda: Crews(self._hca, self.name, self._cqs.get, WC),
+            Crews.stop,
+        )
 
     def _alloc_shared_cq(self, nr_cqe: int, vector: int, context: PollContext) -> CallbackCQ:
         return CallbackCQ(self, nr_cqe, comp_vector=vector, poll_context=context, shared=True)

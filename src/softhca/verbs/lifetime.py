@@ -25,12 +25,15 @@ _forks = 0
 # Held while an object closes, so that of several threads that close it one does. An RLock, since
 # closing may let go of the last reference to another object.
 _closing = threading.RLock()
+# Held while a thread puts what it has made where others look for it.
+_choosing = threading.RLock()
 
 
 def _on_fork() -> None:
-    global _closing, _forks
+    global _choosing, _closing, _forks
     _forks += 1
-    _closing = threading.RLock()  # Who held the old one may not exist here.
+    # Who held the old ones may not exist here.
+    _choosing, _closing = threading.RLock(), threading.RLock()
 
 
 os.register_at_fork(after_in_child=_on_fork)
@@ -208,3 +211,25 @@ def alive(argument: str, value: object, cls: type[V], hca: Hca) -> V:
     if value._hca is not hca:
         raise VerbsError(errno.EINVAL, argument, None, "belongs to another device")
     return value
+
+
+M = TypeVar("M")
+
+
+def made_once(holder: object, field: str, make: Callable[[], M], discard: Callable[[M], Any]) -> M:
+    """Returns what a field holds, made now if it holds None.
+
+    Of several threads that make it at once each returns the same; what the others have made is
+    discarded. Nothing is held while it is made.
+    """
+    present: M | None = getattr(holder, field)
+    if present is not None:
+        return present
+    made = make()
+    with _choosing:
+        present = getattr(holder, field)
+        if present is None:
+            setattr(holder, field, made)
+            return made
+    discard(made)
+    return present
