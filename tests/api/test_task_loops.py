@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from softhca import CompletionBuffer, NotifyFlags, PollContext, Recv, Send, VerbsError
+from softhca.completion.awaiting import Dispatcher
 
 from .hosts import Pair
 from .tasks import Body, outstanding, runner
@@ -331,3 +332,27 @@ def test_an_older_trio_has_less_and_is_enough(real: Pair, monkeypatch: pytest.Mo
         near.send().send(None)
     trio.run(body)
     real.completion(real.b)
+
+
+def test_a_queue_that_goes_while_its_pump_polls(
+    real: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread closes it: the pump finds nothing to poll before it is told why."""
+    close = Dispatcher.close
+
+    def close_late(dispatcher: Dispatcher) -> None:
+        pump: Any = dispatcher._pump
+        pump._run()
+        close(dispatcher)
+
+    async def body() -> None:
+        cq = real.a.device.create_cq(4)
+        waiting = asyncio.create_task(cq.next())
+        await asyncio.sleep(0)
+        monkeypatch.setattr(Dispatcher, "close", close_late)
+        cq.close()
+        with pytest.raises(VerbsError, match="was closed while it was awaited") as raised:
+            await waiting
+        assert raised.value.errno == errno.ECANCELED
+
+    asyncio.run(body())

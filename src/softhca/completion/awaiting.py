@@ -31,6 +31,7 @@ _PATIENCE_NS = 20_000
 # How often tasks may poll by themselves until the loop has its turn.
 _POLLS_PER_TURN = 8
 _BATCH = 64
+_CLOSED = "was closed while it was awaited"
 _NEXT_COMP_OR_MISSED = 2 | 4
 
 
@@ -191,9 +192,12 @@ class Dispatcher:
         waiters = [*self._takers, *(awaited.waiter for awaited in self.outstanding)]
         self._takers.clear()
         self.outstanding.clear()
-        number = error.errno or errno.EIO
+        number, value, rule = error.errno or errno.EIO, error.value, error.rule
+        if (number, error.argument) == (errno.EINVAL, "cq"):
+            # Another thread closes it, and has not come to `close()` yet.
+            number, value, rule = errno.ECANCELED, None, _CLOSED
         for waiter in waiters:  # An exception of his own for each.
-            waiter.fail(VerbsError(number, error.argument, error.value, error.rule))
+            waiter.fail(VerbsError(number, error.argument, value, rule))
 
     def arm(self) -> bool:
         """Arms the queue for the pump's descriptor; False if completions wait already."""
@@ -226,9 +230,8 @@ class Dispatcher:
         if self._pump is not None:
             self._pump.stop()
             self._pump = None
-        rule = "was closed while it was awaited"
         while self._takers:
-            self._takers.popleft().fail(VerbsError(errno.ECANCELED, "cq", None, rule))
+            self._takers.popleft().fail(VerbsError(errno.ECANCELED, "cq", None, _CLOSED))
         self._hca.remove_sink(self._number)
         self._channel.close()
 
