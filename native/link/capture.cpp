@@ -1,6 +1,8 @@
 #include "link/capture.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -133,13 +135,25 @@ std::string comment_of(const PacketNote& note) {
 
 }  // namespace
 
+// Before anything in it is touched: a second writer would empty what the first has written, and
+// both would write over each other's packets from then on. Devices and pipes have no such places,
+// and file systems without locks go without. Errno; 0 is success.
+int Capture::claim(int fd) {
+  struct stat status;
+  if (fstat(fd, &status) != 0) return errno;
+  if (!S_ISREG(status.st_mode)) return 0;
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return EBUSY;
+  return ftruncate(fd, 0) == 0 ? 0 : errno;
+}
+
 LinkError Capture::open(const std::string& path, Capture& capture) {
   Capture opened;
   opened.path_ = path;
-  opened.file_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!opened.file_.is_open()) {
-    const int error = errno;
-    return {error, "cannot write the capture " + path + ": " + std::strerror(error)};
+  opened.file_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  const int error = opened.file_.is_open() ? claim(opened.file_.get()) : errno;
+  if (error != 0) {
+    const char* const why = error == EBUSY ? "another adapter is writing it" : std::strerror(error);
+    return {error, "cannot write the capture " + path + ": " + why};
   }
   opened.write_head();
   opened.flush();
@@ -204,7 +218,7 @@ void Capture::flush() {
     if (count < 0) {
       failure_.error = errno;
       failure_.message = "the capture " + path_ + " ended early: " + std::strerror(failure_.error);
-      file_.reset();
+      let_go();
       break;
     }
     written += static_cast<std::size_t>(count);
@@ -214,6 +228,12 @@ void Capture::flush() {
 
 void Capture::close() {
   flush();
+  let_go();
+}
+
+// Children of fork() have the file open too, and would go on claiming it.
+void Capture::let_go() {
+  if (file_.is_open()) flock(file_.get(), LOCK_UN);
   file_.reset();
 }
 

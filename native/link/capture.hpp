@@ -24,7 +24,7 @@ struct PacketNote {
 
 class Capture {
  public:
-  // Creates or empties `path` and writes the file's head.
+  // Creates or empties `path` and writes the file's head. EBUSY: another capture is writing it.
   static LinkError open(const std::string& path, Capture& capture);
 
   Capture() = default;
@@ -50,7 +50,9 @@ class Capture {
   std::uint64_t packets() const { return packets_; }
 
  private:
+  static int claim(int fd);
   void write_head();
+  void let_go();
 
   FileDescriptor file_;
   std::string path_;

@@ -1,3 +1,4 @@
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -141,6 +142,35 @@ TEST("link capture: what cannot be written ends the capture and nothing else") {
   const Bytes bytes = datagram_on(route, 1);
   capture.write(Direction::SENT, {route, bytes}, {}, 1);
   CHECK_EQ(capture.packets(), std::uint64_t{0});
+}
+
+TEST("link capture: one file has one writer, and keeps what that one wrote") {
+  TemporaryFile file;
+  Capture first, second;
+  CHECK(Capture::open(file.path(), first).ok());
+  const Bytes head = file.content();
+  CHECK_EQ(Capture::open(file.path(), second).error, EBUSY);
+  CHECK(!second.is_open());
+  CHECK(!head.empty() && file.content() == head);
+  // A child that has the descriptor, too, and neither uses nor closes it.
+  int wait[2];
+  CHECK_EQ(pipe(wait), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    char byte;
+    ::close(wait[1]);
+    _exit(read(wait[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  first.close();
+  CHECK(Capture::open(file.path(), second).ok());
+  ::close(wait[0]);
+  ::close(wait[1]);
+  int status = 0;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  second.close();
+  // What has no places to write over may have any number of writers.
+  CHECK(Capture::open("/dev/null", first).ok());
+  CHECK(Capture::open("/dev/null", second).ok());
 }
 
 TEST("link capture: a child gives it up without writing what its parent will write") {
