@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "link/udp_messages.hpp"
 #include "link/udp_socket.hpp"
@@ -218,6 +219,7 @@ int UdpLink::hand_over(int fd, mmsghdr* messages, std::size_t count) {
 // Stops short only if the socket's buffer is full.
 std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
   bool in_trains = trains_refused_ < kRefusalsToStop;
+  bool suspected = false;  // A train was just refused.
   std::size_t taken = 0;
   std::size_t sent = 0;
   std::size_t messages = prepare_run(fd, run, in_trains);
@@ -228,6 +230,9 @@ std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
   };
   while (sent < messages) {
     const int accepted = hand_over(fd, send_batch_->message(sent), messages - sent);
+    // Alone, the first of a train leaves where the train did not: it is trains that are refused. A
+    // route that is missing or an interface that is down refuses both.
+    if (accepted > 0 && std::exchange(suspected, false)) ++trains_refused_;
     for (int i = 0; i < accepted; ++i) {
       const std::size_t count = send_batch_->count(sent++);
       counters_.sent += count;
@@ -241,10 +246,11 @@ std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
     if (count > 1 && errno != ECONNREFUSED) {
       // A path or device that takes no trains, or another fault, which shows without them.
       in_trains = false;
-      ++trains_refused_;
+      suspected = true;
       prepare_rest();
       continue;
     }
+    suspected = false;
     if (errno == EINVAL && flow_labels_ && run[taken].route.flow_label != 0) {
       // Someone of this namespace holds flow labels for himself alone: go without.
       flow_labels_ = false;

@@ -130,6 +130,21 @@ TEST("train: without trains the same arrives") {
   CHECK_EQ(a->counters().trains_sent, std::uint64_t{0});
 }
 
+TEST("train: a peer that cannot be reached costs the others no trains") {
+  auto a = open_link(), b = open_link();
+  Route route = route_between(*a, *b);
+  // Not from a loopback address: no packet leaves, in a train or alone.
+  const std::uint8_t elsewhere[4] = {192, 0, 2, 1};
+  route.destination = Gid::from_ipv4(elsewhere);
+  const Load lost(route, std::vector<std::size_t>(30, 1044));
+  constexpr std::uint64_t kTimes = 20;
+  for (std::uint64_t i = 0; i < kTimes; ++i) CHECK_EQ(a->send(lost.datagrams), std::size_t{30});
+  CHECK_EQ(a->counters().sent, std::uint64_t{0});
+  CHECK_EQ(a->counters().send_refused, 30 * kTimes);
+  exchange(*a, *b, std::vector<std::size_t>(30, 1044));
+  CHECK_EQ(a->counters().trains_sent, std::uint64_t{1});
+}
+
 TEST("train: the ICRC's change is that of the identification, at any length") {
   Route route;
   route.source = Gid::from_ipv4(kSource);
