@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
@@ -55,6 +56,15 @@ std::uint64_t clock_ns() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
          static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// What rings is written to while the adapter is locked: it must neither wait nor raise a signal, as
+// a pipe would. Of what has no type, eventfd alone can be written to like that.
+bool is_bell(int fd) {
+  struct stat status;
+  const int flags = fcntl(fd, F_GETFL);
+  return fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == 0 && flags >= 0 &&
+         (flags & O_NONBLOCK) != 0;
 }
 
 FileDescriptor process_descriptor(pid_t pid) {
@@ -156,7 +166,8 @@ bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting) {
   NeighbourMessage message;
   std::vector<FileDescriptor> fds;
   if (poll(&answered, 1, kAnswerMs) <= 0 || receive_message(socket, message, fds) != 0 ||
-      message.kind != MessageKind::WELCOME || message.gid != meeting.peer || fds.size() != 1) {
+      message.kind != MessageKind::WELCOME || message.gid != meeting.peer || fds.size() != 1 ||
+      !is_bell(fds[0].get())) {
     return false;
   }
   meeting.bell = std::move(fds[0]);
@@ -186,7 +197,7 @@ void Neighbourhood::answer(FileDescriptor socket) {
   }
   if (error != 0 || message.kind != MessageKind::HELLO ||
       message.segment_bytes != sizeof(SegmentLayout) || fds.size() != 2 || message.gid == own_ ||
-      !peer_process(socket.get(), meeting.pid)) {
+      !is_bell(fds[1].get()) || !peer_process(socket.get(), meeting.pid)) {
     return;
   }
   meeting.peer = message.gid;

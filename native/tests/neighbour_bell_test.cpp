@@ -1,0 +1,123 @@
+// A peer whose bell is none. It is rung under the adapter's lock, so that one that waits, or kills
+// who writes to it, would stop the whole device.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "neighbour/greeting.hpp"
+#include "tests/neighbour_sides.hpp"
+
+namespace softhca::testing {
+namespace {
+
+using namespace sides;
+
+struct Name {
+  sockaddr_un address{};
+  socklen_t length = 0;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
+};
+
+// Where a neighbour of this user with that address listens.
+Name name_of(const Gid& gid) {
+  char digits[3];
+  std::string text = "softhca-" + std::to_string(geteuid()) + "-";
+  for (const std::uint8_t byte : gid.raw) {
+    std::snprintf(digits, sizeof digits, "%02x", byte);
+    text += digits;
+  }
+  Name name;
+  name.address.sun_family = AF_UNIX;
+  std::memcpy(name.address.sun_path + 1, text.data(), text.size());
+  name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  return name;
+}
+
+FileDescriptor local_socket() {
+  return FileDescriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+}
+
+void wait_for(int fd) {
+  pollfd waited{fd, POLLIN, 0};
+  CHECK_EQ(poll(&waited, 1, 20'000), 1);
+}
+
+NeighbourMessage card(MessageKind kind, const Gid& gid) {
+  NeighbourMessage message;
+  message.kind = kind;
+  message.segment_bytes = sizeof(SegmentLayout);
+  message.gid = gid;
+  return message;
+}
+
+// Whether a guest with this bell is made a neighbour.
+bool guest_is_welcome(int bell) {
+  Side host(1);
+  const FileDescriptor guest = local_socket();
+  Name name = name_of(host.gid());
+  CHECK_EQ(connect(guest.get(), name.get(), name.length), 0);
+  SharedSegment segment;
+  CHECK_EQ(segment.create(), 0);
+  const Gid own = config_of(2).gids[0];
+  CHECK_EQ(send_message(guest.get(), card(MessageKind::HELLO, own), {segment.fd(), bell}), 0);
+  host.neighbours->serve();  // Lets it in.
+  host.neighbours->serve();  // Hears it.
+  wait_for(guest.get());
+  NeighbourMessage answer;
+  std::vector<FileDescriptor> fds;
+  const int error = receive_message(guest.get(), answer, fds);
+  CHECK(error == 0 || error == ECONNRESET);
+  CHECK_EQ(host.neighbours->is_inhabited(), error == 0);
+  host.go();
+  return error == 0;
+}
+
+// Whether who answers a greeting with this bell is.
+bool answer_is_welcome(int bell) {
+  Side guest(1);
+  const Gid own = config_of(2).gids[0];
+  const FileDescriptor listener = local_socket();
+  Name name = name_of(own);
+  CHECK_EQ(bind(listener.get(), name.get(), name.length), 0);
+  CHECK_EQ(listen(listener.get(), 1), 0);
+  std::thread host([&] {
+    const FileDescriptor asked(accept(listener.get(), nullptr, nullptr));
+    wait_for(asked.get());
+    NeighbourMessage hello;
+    std::vector<FileDescriptor> fds;
+    CHECK_EQ(receive_message(asked.get(), hello, fds), 0);
+    CHECK_EQ(send_message(asked.get(), card(MessageKind::WELCOME, own), {bell}), 0);
+    wait_for(asked.get());  // It agrees, or goes.
+  });
+  guest.neighbours->meet(own);
+  const bool welcome = guest.neighbours->is_inhabited();
+  guest.go();
+  host.join();
+  return welcome;
+}
+
+TEST("neighbour: a bell that could stop who rings it is no bell") {
+  const FileDescriptor bell(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  CHECK(guest_is_welcome(bell.get()) && answer_is_welcome(bell.get()));
+  int ends[2];
+  CHECK_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const FileDescriptor reader(ends[0]), writer(ends[1]);
+  const FileDescriptor waits(eventfd(0, EFD_CLOEXEC));
+  const FileDescriptor device(open("/dev/null", O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  const FileDescriptor talks = local_socket();
+  for (const FileDescriptor* other : {&reader, &writer, &waits, &device, &talks}) {
+    CHECK(!guest_is_welcome(other->get()));
+    CHECK(!answer_is_welcome(other->get()));
+  }
+}
+
+}  // namespace
+}  // namespace softhca::testing
