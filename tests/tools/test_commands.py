@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import socket
 import subprocess
@@ -205,6 +206,39 @@ def test_a_command_whose_output_nobody_wants_succeeds(monkeypatch: pytest.Monkey
     assert main(["devinfo"]) == 0
 
 
+# What can be said of it goes to the other stream, in one line, and buffered or not is the same.
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["devinfo"], ["devinfo", "--json"], ["dump", "/nosuch", "--json"]],
+    ids=" ".join,
+)
+def test_output_that_cannot_be_written(arguments: list[str], closed: bool, unbuffered: str) -> None:
+    if closed:
+        reader, descriptor = os.pipe()
+        os.close(reader)
+    else:
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "softhca", *arguments],
+            stdout=descriptor,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+    finally:
+        os.close(descriptor)
+    if closed:
+        assert (done.returncode, done.stderr) == (141, "")
+    else:
+        assert done.returncode == 1
+        assert re.fullmatch(r"softhca.*: .*No space left on device.*\n", done.stderr)
+
+
 @contextlib.contextmanager
 def server(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A server process, and the TCP port that it waits on."""
@@ -255,8 +289,13 @@ def test_perf_between_a_server_and_a_client(run_json: RunJson) -> None:
         b'{"measurements": [], "mtu": null}\n',
         b'{"measurements": 7, "mtu": 1}\n',
         b"x" * 200_000,
+        b"[" * 60_000 + b"\n",
+        b'{"qp": "rc", "op": "send", "size": 64.5, "iters": 1, "check": 0, "mtu": null}\n',
+        b'{"qp": "rc", "op": "send", "size": 1, "iters": 1, "check": 0, "mtu": {}}\n',
+        b'{"measurements": [{"test": "send_lat", "size": 64.5, "iters": 1}], "mtu": null}\n',
+        b'{"measurements": [{"test": "send_lat", "size": 1, "iters": 1}], "mtu": {}}\n',
     ],
-    ids=range(10),
+    ids=range(15),
 )
 def test_a_server_survives_clients_of_another_mind(command: list[str], line: bytes) -> None:
     with server(*command) as (process, port):

@@ -47,6 +47,13 @@ def print_error(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def demand_whole(**numbers: object) -> None:
+    """Raises a CommandError for what another program sent as a number and is no whole one."""
+    for name, value in numbers.items():
+        if type(value) is not int:
+            raise CommandError(f"{name} is no whole number: {value!r}")
+
+
 def count_of(lowest: int, highest: int) -> Callable[[str], int]:
     """A type for argparse: a whole number from `lowest` to `highest`, K, M and G understood."""
 

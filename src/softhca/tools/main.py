@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 
 import softhca
@@ -47,25 +48,53 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that `arguments` (or the process's) name; returns the exit status."""
-    args = make_parser().parse_args(arguments)
+    try:
+        return _answer(arguments)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        status = _READER_GONE
+    except OSError as error:  # There was something to say, and nowhere to say it.
+        with suppress(OSError):
+            print_error(f"softhca: {error}")
+        status = FAILED
+    _settle_output()
+    return status
+
+
+def _answer(arguments: Sequence[str] | None) -> int:
+    try:
+        args = make_parser().parse_args(arguments)
+    except SystemExit:
+        _flush_output()  # Help and versions are printed on the way.
+        raise
     if isinstance(sys.stdout, TextIOWrapper):
         # A capture's words may have letters that the terminal lacks.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status: int = args.run(args)
-        if sys.stdout is not None:  # It is closed.
-            sys.stdout.flush()
+        _flush_output()
     except CommandError as error:
         return _report(args, str(error), error.status)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
     except BrokenPipeError:
-        # Python would complain about the pipe once more when it flushes on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _READER_GONE
+        raise
     except OSError as error:  # VerbsError is one.
-        return _report(args, str(error), FAILED)
+        status = _report(args, str(error), FAILED)
+        _settle_output()
     return status
+
+
+def _flush_output() -> None:
+    if sys.stdout is not None:  # It is closed.
+        sys.stdout.flush()
+
+
+def _settle_output() -> None:
+    """Gives up what cannot be written; Python would try once more, and complain, on its way out."""
+    try:
+        _flush_output()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(args: argparse.Namespace, message: str, status: int) -> int:

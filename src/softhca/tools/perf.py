@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from softhca.tools import meeting
-from softhca.tools.command import Command, CommandError, count_of, print_json
+from softhca.tools.command import Command, CommandError, count_of, demand_whole, print_json
 from softhca.tools.endpoint import ATOMIC_BYTES, Endpoint, Service
 from softhca.tools.perf_tests import (
     TX_DEPTH,
@@ -85,6 +85,8 @@ def measure(
 def serve(channel: SideChannel, address: str | None = None, capture: str | None = None) -> None:
     """The server's end of whatever the client asks for."""
     message = channel.receive("measurements", "mtu")
+    if message["mtu"] is not None:
+        demand_whole(mtu=message["mtu"])
     try:
         measurements = [Measurement(**what) for what in message["measurements"]]
         for what in measurements:
@@ -102,6 +104,7 @@ def serve(channel: SideChannel, address: str | None = None, capture: str | None 
 def _demand_possible(what: Measurement) -> None:
     if what.test not in TESTS:
         raise CommandError(f"there is no test {what.test}")
+    demand_whole(size=what.size, iters=what.iters)
     if not 1 <= what.size <= _MAX_BYTES or not 1 <= what.iters <= _MAX_ITERS:
         raise CommandError(f"{what.size} bytes, {what.iters} times is out of range")
 

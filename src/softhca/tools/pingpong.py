@@ -9,7 +9,7 @@ from typing import Any
 
 from softhca import QP
 from softhca.tools import meeting
-from softhca.tools.command import Command, CommandError, count_of, print_json
+from softhca.tools.command import Command, CommandError, count_of, demand_whole, print_json
 from softhca.tools.endpoint import ATOMIC_BYTES, Endpoint, Service
 from softhca.tools.exchange import EXCHANGES, OPERATIONS
 from softhca.tools.side_channel import SideChannel
@@ -42,6 +42,9 @@ class Game:
         offered = OPERATIONS[Service(self.qp)]
         if self.op not in offered:
             raise CommandError(f"{self.qp} offers {', '.join(offered)}, not {self.op}")
+        demand_whole(size=self.size, iters=self.iters)
+        if self.mtu is not None:
+            demand_whole(mtu=self.mtu)
         smallest = 1 if self.op == "write" else 0  # Its last byte is what the other end watches.
         if not smallest <= self.size <= _MAX_BYTES or not 1 <= self.iters <= _MAX_ROUNDS:
             raise CommandError(f"{self.size} bytes, {self.iters} times is out of range")

@@ -131,7 +131,7 @@ class SideChannel:
 def _parsed(line: bytes, keys: tuple[str, ...]) -> dict[str, Any]:
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # No JSON, or lists of lists of lists.
         message = None
     if not isinstance(message, dict):
         raise CommandError("the other end does not speak this protocol")
