@@ -176,6 +176,7 @@ class Driver {
   void neighbours_see_us_awake();
   void heed_address();
   void heed_address_if(short revents);
+  void follow_address(const AddressCondition& condition);
   void lose_descriptors();
   void kick();
   void clear_kick();

@@ -208,6 +208,7 @@ void Driver::heed_address() {
   if (address_monitor_.fd() < 0) return;
   address_monitor_.clear();
   const AddressCondition condition = condition_of(address_);
+  follow_address(condition);
   if (condition == address_condition_) return;
   {
     const std::lock_guard lock(guarded_->mutex);
@@ -219,6 +220,17 @@ void Driver::heed_address() {
   }
   address_condition_ = condition;
   pump(kTransmit);
+}
+
+// It may have come back on another interface: what goes to groups has to follow it there. What does
+// not work yet is tried again with the next change.
+void Driver::follow_address(const AddressCondition& condition) {
+  const unsigned index = condition.interface_index;
+  if (!condition.present || index == 0 || index == address_.interface_index || !enter()) return;
+  const bool moved = engine_->wire().move_to(index).ok();
+  leave();
+  pump(kTransmit);  // Takes over what others left while they found the engine busy.
+  if (moved) address_.interface_index = index;
 }
 
 void Driver::kick() { eventfd_write(kick_.get(), 1); }

@@ -209,7 +209,10 @@ AddressCondition condition_of(const LocalAddress& local) {
     if (is_link_local(local.gid) && if_nametoindex(entry->ifa_name) != local.interface_index) {
       continue;
     }
-    condition = {true, carries(entry->ifa_flags)};
+    const unsigned index = if_nametoindex(entry->ifa_name);
+    // Several may have it: then it has not moved.
+    if (condition.present && condition.interface_index == local.interface_index) continue;
+    condition = {true, carries(entry->ifa_flags), index};
   }
   return condition;
 }

@@ -23,6 +23,8 @@ struct LocalAddress {
 struct AddressCondition {
   bool present = true;  // The machine still has the address.
   bool link_up = true;  // Its interface is up and has a carrier.
+  // The interface that has it, which may be another one than it was; 0: none, or not known.
+  unsigned interface_index = 0;
 
   friend bool operator==(const AddressCondition&, const AddressCondition&) = default;
 };

@@ -72,6 +72,8 @@ class Link {
   // Multicast membership; each join is undone by one leave.
   virtual LinkError join_group(const Gid& group) = 0;
   virtual LinkError leave_group(const Gid& group) = 0;
+  // The link's address is on another interface from now on, and so are its groups.
+  virtual LinkError move_to(unsigned) { return {}; }
 
   // For a child after fork(): gives up the descriptors without a word to what the parent still
   // uses. Nothing else may be called afterwards.

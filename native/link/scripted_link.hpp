@@ -54,6 +54,7 @@ class ScriptedLink final : public Link {
   int failure() const override { return inner_->failure(); }
   void lose(int error) override { inner_->lose(error); }
   LinkError join_group(const Gid& group) override { return inner_->join_group(group); }
+  LinkError move_to(unsigned interface) override { return inner_->move_to(interface); }
   LinkError leave_group(const Gid& group) override { return inner_->leave_group(group); }
   void abandon() override { inner_->abandon(); }
 

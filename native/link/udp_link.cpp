@@ -343,6 +343,25 @@ LinkError UdpLink::leave_group(const Gid& group) {
   return {};
 }
 
+// Memberships went with the interface, or lead to one where nobody sends to this address any more.
+LinkError UdpLink::move_to(unsigned interface_index) {
+  LocalAddress there = local_;
+  there.interface_index = interface_index;
+  for (const FileDescriptor& socket : send_sockets_) {
+    const LinkError error = send_groups_to(there, socket.get());
+    if (!error.ok()) return error;
+  }
+  for (Group& group : groups_) {
+    FileDescriptor socket;
+    LinkError error = open_group_socket(there, group.gid, socket);
+    if (error.ok()) error = watch(socket.get());
+    if (!error.ok()) return error;
+    group.socket = std::move(socket);
+  }
+  local_ = there;
+  return {};
+}
+
 void UdpLink::abandon() {
   // Closing alone: a child's epoll_ctl() would change the set that it shares with its parent.
   readiness_.reset();

@@ -60,6 +60,7 @@ class UdpLink final : public Link {
   void lose(int error) override;
   LinkError join_group(const Gid& group) override;
   LinkError leave_group(const Gid& group) override;
+  LinkError move_to(unsigned interface_index) override;
   void abandon() override;
 
  private:

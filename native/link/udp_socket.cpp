@@ -124,29 +124,23 @@ LinkError join(int fd, const LocalAddress& local, const Gid& group) {
   return system_error("cannot join multicast group " + format_gid(group));
 }
 
-LinkError set_ipv4_send_options(int fd, const LocalAddress& local) {
+LinkError set_ipv4_send_options(int fd) {
   bool failed = false;
   failed |= set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) != 0;
   failed |= set_option(fd, IPPROTO_IP, IP_TTL, kDefaultHopLimit) != 0;
   failed |= set_option(fd, SOL_SOCKET, SO_NO_CHECK, 1) != 0;
   failed |= set_option(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 1) != 0;
   failed |= set_option(fd, IPPROTO_IP, IP_MULTICAST_TTL, kDefaultHopLimit) != 0;
-  ip_mreqn interface {};
-  std::memcpy(&interface.imr_address, local.gid.ipv4(), 4);
-  interface.imr_ifindex = static_cast<int>(local.interface_index);
-  failed |= setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface) != 0;
   return failed ? system_error("cannot set up a sending socket") : LinkError{};
 }
 
-LinkError set_ipv6_send_options(int fd, const LocalAddress& local) {
+LinkError set_ipv6_send_options(int fd) {
   bool failed = false;
   failed |= set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) != 0;
   failed |= set_option(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, kDefaultHopLimit) != 0;
   failed |= set_option(fd, IPPROTO_UDP, kUdpNoCheck6Tx, 1) != 0;
   failed |= set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1) != 0;
   failed |= set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, kDefaultHopLimit) != 0;
-  const int interface = static_cast<int>(local.interface_index);
-  failed |= set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, interface) != 0;
   set_option(fd, IPPROTO_IPV6, kIpv6FlowInfoSend, 1);
   return failed ? system_error("cannot set up a sending socket") : LinkError{};
 }
@@ -159,6 +153,20 @@ LinkError open_receive_socket(const LocalAddress& local, FileDescriptor& socket)
   error = set_receive_options(socket.get(), local.gid.is_ipv4());
   if (!error.ok()) return error;
   return bind_socket(socket.get(), local.gid, kRoceUdpPort, local.interface_index);
+}
+
+LinkError send_groups_to(const LocalAddress& local, int socket) {
+  const int index = static_cast<int>(local.interface_index);
+  bool failed = false;
+  if (local.gid.is_ipv4()) {
+    ip_mreqn interface {};
+    std::memcpy(&interface.imr_address, local.gid.ipv4(), 4);
+    interface.imr_ifindex = index;
+    failed = setsockopt(socket, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface) != 0;
+  } else {
+    failed = set_option(socket, IPPROTO_IPV6, IPV6_MULTICAST_IF, index) != 0;
+  }
+  return failed ? system_error("cannot set up a sending socket") : LinkError{};
 }
 
 void allow_checksums(int fd, bool ipv4) {
@@ -187,8 +195,9 @@ LinkError open_group_socket(const LocalAddress& local, const Gid& group, FileDes
 LinkError open_send_socket(const LocalAddress& local, std::uint16_t port, FileDescriptor& socket) {
   LinkError error = make_socket(local.gid, socket);
   if (!error.ok()) return error;
-  error = local.gid.is_ipv4() ? set_ipv4_send_options(socket.get(), local)
-                              : set_ipv6_send_options(socket.get(), local);
+  error = local.gid.is_ipv4() ? set_ipv4_send_options(socket.get())
+                              : set_ipv6_send_options(socket.get());
+  if (error.ok()) error = send_groups_to(local, socket.get());
   if (!error.ok()) return error;
   set_option(socket.get(), SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
   // Nothing is read here: what strangers send to this port shall not pile up.

@@ -22,6 +22,9 @@ LinkError open_group_socket(const LocalAddress& local, const Gid& group, FileDes
 // IP_PMTUDISC_PROBE), which is what our ICRCs are computed with.
 LinkError open_send_socket(const LocalAddress& local, std::uint16_t port, FileDescriptor& socket);
 
+// Through which interface a sending socket's datagrams to groups leave: that of `local`.
+LinkError send_groups_to(const LocalAddress& local, int socket);
+
 // Lets a sending socket make UDP checksums, which messages of several datagrams need. Where it
 // cannot be, they are refused when sent.
 void allow_checksums(int fd, bool ipv4);
