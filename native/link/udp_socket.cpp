@@ -57,8 +57,13 @@ LinkError bind_socket(int fd, const Gid& gid, std::uint16_t port, unsigned scope
   std::string message = "cannot receive on " + endpoint_text(gid, port) + ": ";
   if (error == EADDRINUSE) {
     message += explain_port_owner(gid, port);
-  } else if (error == EADDRNOTAVAIL) {
+  } else if (error == EADDRNOTAVAIL && gid.is_ipv4()) {
     message += "this machine does not have that address";
+  } else if (error == EADDRNOTAVAIL) {
+    // It is listed, or it would not have come so far; of IPv6 that is not all (RFC 4862, 5.4).
+    message +=
+        "this machine may not use that address before it knows that no other has it "
+        "(duplicate address detection); try again, or look whether another has it";
   } else {
     message += std::strerror(error);
   }
