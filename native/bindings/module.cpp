@@ -38,12 +38,32 @@ NB_MODULE(_adapter, module) {
 }
 #undef PyInit__adapter
 
+namespace {
+
+using Execute = int (*)(PyObject*);
+Execute fill_module = nullptr;
+
 // Types and stand-ins are the process's: an import by another interpreter would take them away from
-// the main one.
-extern "C" NB_EXPORT PyObject* PyInit__adapter() {
+// the main one. It is the filling that happens there; Python 3.13 asks for the definition in the
+// main one, whoever imports.
+int fill_for_main(PyObject* module) {
   if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
     PyErr_SetString(PyExc_ImportError, "softhca is for the main interpreter");
-    return nullptr;
+    return -1;
   }
-  return softhca_init_adapter();
+  return fill_module(module);
+}
+
+}  // namespace
+
+extern "C" NB_EXPORT PyObject* PyInit__adapter() {
+  PyObject* const made = softhca_init_adapter();
+  if (made == nullptr || fill_module != nullptr) return made;
+  for (PyModuleDef_Slot* slot = reinterpret_cast<PyModuleDef*>(made)->m_slots; slot->slot != 0;
+       ++slot) {
+    if (slot->slot != Py_mod_exec) continue;
+    fill_module = reinterpret_cast<Execute>(slot->value);
+    slot->value = reinterpret_cast<void*>(fill_for_main);
+  }
+  return made;
 }
