@@ -4,6 +4,7 @@
 #include <linux/netlink.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 
@@ -50,6 +51,11 @@ Program operator+(Program first, const Program& second) {
 // `then`, if the first argument is a descriptor in one of the ranges.
 Program where_ours(const std::vector<DescriptorRange>& ours, const Program& then) {
   Program program = {load(argument(0))};
+  // Most descriptors of most programs are below all ranges, and judged by one look.
+  if (!ours.empty()) {
+    program.push_back(if_at_least(std::ranges::min(ours, {}, &DescriptorRange::first).first, 1, 0));
+    program.push_back(kAllow);
+  }
   for (std::size_t at = 0; at < ours.size(); ++at) {
     // Behind the ranges that follow, and behind the answer where it is in none.
     const auto to_then = static_cast<std::uint8_t>(2 * (ours.size() - 1 - at) + 1);

@@ -58,6 +58,34 @@ for limit in (512, 256, 240, 64):
     assert run_under(SYSTEM_PYTHON, "-c", program).stdout.split() == ["32", "32", "16", "0"]
 
 
+@pytest.mark.parametrize("files", [1500, 2500])
+def test_a_program_with_thousands_of_files_opens_a_device(files: int) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:
+        pytest.skip("the hard limit leaves no room")
+    program = f"""
+import errno, fcntl, os, resource
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
+for _ in range({files}):
+    os.open("/dev/null", os.O_RDONLY)
+device = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
+copies = [device, os.dup(device), fcntl.fcntl(device, fcntl.F_DUPFD, device + 2)]
+assert len(set(copies)) == 3 and min(copies) > {files}, copies
+for number in copies:
+    assert os.fstat(number).st_rdev == os.stat("/dev/infiniband/uverbs0").st_rdev
+    try:
+        print(os.write(number, bytes(16)))
+    except OSError as error:
+        assert error.errno == errno.EINVAL, error  # It was read as a command.
+try:
+    print(fcntl.fcntl(device, fcntl.F_DUPFD, 4096))
+except OSError as error:
+    assert error.errno == errno.EINVAL, error
+print("well")
+"""
+    assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"
+
+
 def test_programs_may_together_have_more_descriptors_than_one_may() -> None:
     program = """
 import os, resource, sys
