@@ -202,6 +202,10 @@ def test_a_name_that_nobody_has() -> None:
     assert f"there is no supervisor of the name '{NAME}'" in done.stderr
     wrong = run_under("true", options=("--attach", "../there"), check=False)
     assert "is no name for a supervisor" in wrong.stderr
+    # As of a variable that is not set: not adapters of its own, of which nobody knows.
+    empty = run_under("true", options=("--attach", ""), check=False)
+    assert empty.returncode == 1
+    assert "'' is no name for a supervisor" in empty.stderr
 
 
 def test_adapters_are_described_where_they_are_made(serving: Serving) -> None:

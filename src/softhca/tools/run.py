@@ -43,7 +43,9 @@ def run(args: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: None)
-    status = _run_attached(args, path, words) if args.attach else _run_here(args, path, words)
+    status = (
+        _run_here(args, path, words) if args.attach is None else _run_attached(args, path, words)
+    )
     return status if status >= 0 else 128 - status
 
 
