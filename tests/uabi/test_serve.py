@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -193,6 +194,71 @@ def test_the_name_of_a_killed_supervisor_is_free(serving: Serving) -> None:
     again = Serving()
     assert again.says.startswith(NAME)
     assert again.end() == (0, "")
+
+
+@pytest.mark.usefixtures("own_directory")
+def test_supervisors_that_come_and_go_at_once_do_not_take_each_others_name() -> None:
+    begin = threading.Barrier(4)
+    wrong: list[OSError] = []
+
+    def come_and_go() -> None:
+        for _ in range(500):
+            begin.wait(60)
+            try:
+                door = Door(NAME)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    wrong.append(error)
+                continue
+            try:
+                connect(NAME).connection.close()
+                door.accept().connection.close()
+            except OSError as error:
+                wrong.append(error)
+            door.close()
+
+    threads = [threading.Thread(target=come_and_go) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.usefixtures("own_directory")
+def test_a_name_at_whose_door_too_many_wait_is_taken() -> None:
+    door = Door(NAME)
+    waiting = []
+    try:
+        while True:
+            waiting.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            waiting[-1].setblocking(False)
+            waiting[-1].connect(str(path_of(NAME)))
+    except BlockingIOError:
+        pass
+    with pytest.raises(OSError, match="there is a supervisor of the name"):
+        Door(NAME)
+    for one in waiting:
+        one.close()
+    door.close()
+
+
+def test_a_path_that_no_socket_has_room_for(
+    own_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = own_directory / ("long" * 30)
+    place.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+    for command in (["serve", NAME], ["run", *ATTACHED, "--", "true"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "softhca", *command],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 1
+        assert f"{NAME} is too long for a socket" in done.stderr
 
 
 @pytest.mark.usefixtures("own_directory")

@@ -8,16 +8,19 @@ supervisor has, and whoever started the program kills it: nobody would answer it
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import socket
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 _LONGEST = 65536
-_ROOM_OF_NAMES = 80  # What is left of a socket's path.
+_LONGEST_PATH = 107  # Of a socket: sun_path has an octet more, for the zero.
 
 
 def _directory() -> Path:
@@ -35,11 +38,26 @@ def path_of(name: str) -> Path:
     """The socket of a name.
 
     Raises:
-        OSError: EINVAL, for what cannot be a file's name.
+        OSError: EINVAL, for what cannot be a file's name; ENAMETOOLONG, for what no socket's can.
     """
-    if not name or "/" in name or name.startswith(".") or len(name) > _ROOM_OF_NAMES:
+    if not name or "/" in name or name.startswith("."):
         raise OSError(errno.EINVAL, f"{name!r} is no name for a supervisor")
-    return _directory() / name
+    path = _directory() / name
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        why = f"{path} is too long for a socket, whose path has {_LONGEST_PATH} bytes at most"
+        raise OSError(errno.ENAMETOOLONG, why)
+    return path
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keeps others of this user from making or removing sockets meanwhile."""
+    directory = os.open(_directory(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
 
 
 class Wire:
@@ -81,23 +99,29 @@ class Door:
     def __init__(self, name: str) -> None:
         self._path = path_of(name)
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.setblocking(False)
         try:
-            self._bind(name)
+            # One that does not listen yet looks like what a killed supervisor left.
+            with _alone():
+                if self._is_taken():
+                    raise OSError(errno.EADDRINUSE, f"there is a supervisor of the name {name!r}")
+                self._path.unlink(missing_ok=True)
+                self.listener.bind(str(self._path))
+                self.listener.listen()
         except OSError:
             self.listener.close()
             raise
-        self.listener.listen()
-        self.listener.setblocking(False)
 
-    def _bind(self, name: str) -> None:
-        try:
-            connect(name).connection.close()
-        except OSError:
-            # Nobody is there: what there is was left by one that was killed.
-            self._path.unlink(missing_ok=True)
-        else:
-            raise OSError(errno.EADDRINUSE, f"there is a supervisor of the name {name!r}")
-        self.listener.bind(str(self._path))
+    def _is_taken(self) -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(str(self._path))
+            except BlockingIOError:
+                return True  # So many wait there that no more may.
+            except OSError:
+                return False
+            return True
 
     def accept(self) -> Wire:
         """Takes the connection that waits."""
@@ -107,8 +131,9 @@ class Door:
 
     def close(self) -> None:
         """Lets nobody in any more."""
-        self.listener.close()
-        self._path.unlink(missing_ok=True)
+        with _alone():
+            self.listener.close()
+            self._path.unlink(missing_ok=True)
 
 
 def connect(name: str) -> Wire:
