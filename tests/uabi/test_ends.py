@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import pty
@@ -9,12 +10,14 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import softhca
 from softhca.uabi.supervisor import Supervisor
+from softhca.uabi.sysfs import SysfsTree
 
 from .programs import (
     SYSTEM_PYTHON,
@@ -149,10 +152,42 @@ def test_what_a_killed_supervisor_left_goes_with_the_next(
 ) -> None:
     left = tmp_path / "softhca-sysfs-left"
     (left / "infiniband").mkdir(parents=True)
-    (left / "lock").touch()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     run_under("true")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_supervisor_keeps_its_tree_while_others_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    flock = fcntl.flock
+
+    def come_first(descriptor: int, operation: int) -> None:
+        """Another one looks for stale trees before this one has locked its own."""
+        monkeypatch.setattr(fcntl, "flock", flock)
+        SysfsTree().remove()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", come_first)
+    tree = SysfsTree()
+    SysfsTree().remove()
+    assert (tree.top / "infiniband_verbs" / "abi_version").read_text() == "6\n"
+    tree.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_clears_up_by_age_finds_the_tree_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tree = SysfsTree()
+    # tmpfiles.d(5): a directory that somebody has a lock of is left alone, with all below it.
+    directory = os.open(tree.top, os.O_RDONLY | os.O_DIRECTORY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    tree.remove()
+    os.close(directory)
 
 
 def test_signals_are_passed_on_to_the_program() -> None:

@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from softhca.uabi.shared_device import SharedDevice
@@ -59,11 +59,26 @@ def gid_text(raw: bytes) -> str:
     return ":".join(raw[at : at + 2].hex() for at in range(0, 16, 2))
 
 
-# A tree's directory, and the file in it that its supervisor holds a lock of.
+# A tree's directory, which its supervisor holds a lock of.
 _PREFIX = "softhca-sysfs-"
-_LOCK = "lock"
 
 _NODE = "uverbs"
+
+
+def _lock(top: Path) -> int | None:
+    """Locks a tree for as long as the descriptor is open; None, if somebody else has it.
+
+    A tree that nobody has is a killed supervisor's, or so new that it looks like one. What clears
+    up directories of temporary files by their age, as systemd-tmpfiles does, heeds the lock too.
+    """
+    with suppress(FileNotFoundError, BlockingIOError), ExitStack() as stack:
+        lock = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        stack.callback(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), top.lstat()):
+            stack.pop_all()
+            return lock
+    return None
 
 
 def _remove_stale(places: Path) -> None:
@@ -71,12 +86,20 @@ def _remove_stale(places: Path) -> None:
     for top in places.glob(f"{_PREFIX}*"):
         # Others' trees, and those that go or come just now, are left alone.
         with suppress(OSError):
-            lock = os.open(top / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = _lock(top)
+            if lock is not None:
                 shutil.rmtree(top, ignore_errors=True)
-            finally:
                 os.close(lock)
+
+
+def _make_locked() -> tuple[Path, int]:
+    """Makes a tree's directory, and locks it."""
+    while True:
+        top = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = _lock(top)
+        if lock is not None:
+            return top, lock
+        # Another supervisor that starts just now took it for stale, and removes it.
 
 
 class SysfsTree:
@@ -88,10 +111,7 @@ class SysfsTree:
 
     def __init__(self) -> None:
         _remove_stale(Path(tempfile.gettempdir()))
-        self.top = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        # Held as long as this process lives: a tree that nobody holds is a killed supervisor's.
-        self._lock = os.open(self.top / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.top, self._lock = _make_locked()
         for directory in SHOWN.values():
             (self.top / directory).mkdir()
         self._put("infiniband_verbs/abi_version", str(ABI_VERSION))
