@@ -30,13 +30,33 @@ TEST("uabi paths: what lies in a tree is shown from it, and nothing else") {
   CHECK(shown("/./sys/class/infiniband/rxe0") == "/tree/infiniband/rxe0");
   for (const char* other : {"/sys/class/infiniband_mad", "/sys/class", "/sys/class/net/lo",
                             "/sys/class/infiniband/../net", "/etc/passwd", "rxe0", "",
-                            "/sys/class/infiniband/../../../etc/passwd"}) {
+                            "/sys/class/infiniband/../../../etc/passwd", "/sys/class/net/..",
+                            "/sys/class/infiniband_mad/.."}) {
     CHECK(!paths.find(other).has_value());
   }
+  CHECK(shown("/sys/class/infiniband/..x") == "/tree/infiniband/..x");
   CHECK(paths.find("/sys/class/infiniband/rxe0/ports/1/hw_counters/x")->kind ==
         KnownPath::Kind::live);
   CHECK(paths.find("/sys/class/infiniband/rxe0/ports/1/state")->kind ==
         KnownPath::Kind::directory_tree);
+}
+
+TEST("uabi paths: what is above a tree is found by a path that leads through it") {
+  KnownPaths paths;
+  paths.show("/dev/infiniband", "/tree/nodes");
+  const auto parent = [&](const char* path) {
+    const auto found = paths.find(path);
+    return found.has_value() && found->kind == KnownPath::Kind::parent ? found->file : "";
+  };
+  CHECK(parent("/dev/infiniband/..") == "/dev");
+  CHECK(parent("/dev/infiniband/.././") == "/dev");
+  CHECK(parent("/dev//infiniband/./rdma/../..") == "/dev");
+  CHECK(parent("/dev/infiniband/../..") == "/");
+  CHECK(parent("/dev/infiniband/../infiniband/..") == "/dev");
+  for (const char* other : {"/dev", "/dev/..", "/dev/shm/..", "/dev/infiniband/../shm",
+                            "/dev/infiniband", "/dev/infiniband/x/.."}) {
+    CHECK(parent(other).empty());
+  }
 }
 
 TEST("uabi paths: devices come and go") {

@@ -3,6 +3,16 @@
 #include <algorithm>
 
 namespace softhca {
+namespace {
+
+// Both without parts that say nothing.
+bool is_at_or_below(std::string_view path, std::string_view directory) {
+  if (directory == "/") return true;
+  return path.starts_with(directory) &&
+         (path.size() == directory.size() || path[directory.size()] == '/');
+}
+
+}  // namespace
 
 std::string normal_path(std::string_view path) {
   if (path.empty() || path.front() != '/') return {};
@@ -50,6 +60,28 @@ bool KnownPaths::is_live(std::string_view below) const {
   });
 }
 
+// The tree whose path is the longest prefix; trees are few.
+const KnownPaths::Trees::value_type* KnownPaths::tree_of(std::string_view normal) const {
+  const Trees::value_type* best = nullptr;
+  for (const auto& tree : trees_) {
+    if (is_at_or_below(normal, tree.first) &&
+        (best == nullptr || tree.first.size() > best->first.size())) {
+      best = &tree;
+    }
+  }
+  return best;
+}
+
+bool KnownPaths::leads_through_tree(std::string_view path) const {
+  const std::string end = normal_path(path);
+  for (std::size_t at = path.find("/.."); at != std::string_view::npos;
+       at = path.find("/..", at + 1)) {
+    const Trees::value_type* left = tree_of(normal_path(path.substr(0, at)));
+    if (left != nullptr && is_at_or_below(left->first, end)) return true;
+  }
+  return false;
+}
+
 std::optional<KnownPath> KnownPaths::find(std::string_view path) const {
   // Nearly every path of a program is another's: the quick way out comes first.
   if (!path.starts_with("/sys") && !path.starts_with("/dev") && !path.starts_with("//") &&
@@ -61,14 +93,11 @@ std::optional<KnownPath> KnownPaths::find(std::string_view path) const {
   if (const auto device = devices_.find(normal); device != devices_.end()) {
     return KnownPath{KnownPath::Kind::device, {}, device->second};
   }
-  // The tree whose path is the longest prefix; trees are few.
-  const std::pair<const std::string, std::string>* best = nullptr;
-  for (const auto& tree : trees_) {
-    const bool below = normal.starts_with(tree.first) &&
-                       (normal.size() == tree.first.size() || normal[tree.first.size()] == '/');
-    if (below && (best == nullptr || tree.first.size() > best->first.size())) best = &tree;
+  const Trees::value_type* best = tree_of(normal);
+  if (best == nullptr) {
+    if (!leads_through_tree(path)) return std::nullopt;
+    return KnownPath{KnownPath::Kind::parent, normal, 0};
   }
-  if (best == nullptr) return std::nullopt;
   const std::string below = normal.substr(best->first.size());
   return KnownPath{is_live(below) ? KnownPath::Kind::live : KnownPath::Kind::directory_tree,
                    best->second + below, 0};

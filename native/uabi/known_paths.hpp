@@ -14,9 +14,11 @@
 namespace softhca {
 
 struct KnownPath {
-  enum class Kind { directory_tree, device, live };
+  // A parent is a directory above a tree, by a path that leads through the tree: there is none such
+  // in the program's file system.
+  enum class Kind { directory_tree, device, live, parent };
   Kind kind = Kind::directory_tree;
-  std::string file;  // Of the tree.
+  std::string file;  // Of the tree; of a parent, where the program has it.
   dev_t device = 0;
 };
 
@@ -32,10 +34,15 @@ class KnownPaths {
   std::optional<KnownPath> find(std::string_view path) const;
 
  private:
+  using Trees = std::map<std::string, std::string, std::less<>>;
+
   bool is_live(std::string_view below) const;
+  const Trees::value_type* tree_of(std::string_view normal) const;
+  // Whether it leaves a tree by way of "..".
+  bool leads_through_tree(std::string_view path) const;
 
   mutable std::mutex mutex_;
-  std::map<std::string, std::string, std::less<>> trees_;
+  Trees trees_;
   std::map<std::string, dev_t, std::less<>> devices_;
   std::vector<std::string> live_;  // Each as it stands in a path, between slashes.
 };

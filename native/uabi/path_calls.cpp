@@ -65,15 +65,25 @@ bool is_at_cwd(const Notification& call) {
 // in them, also those that begin where a program is.
 constexpr std::string_view kInOurPaths = "infiniband";
 
-std::string working_directory(pid_t task) {
+// Where a link of a task's directory in /proc leads, as this process would say it.
+std::string link_of(pid_t task, const char* name) {
   char link[32];
-  std::snprintf(link, sizeof(link), "/proc/%d/cwd", task);
+  std::snprintf(link, sizeof(link), "/proc/%d/%s", task, name);
   char path[512];
   const ssize_t length = ::readlink(link, path, sizeof(path));
   // One that fills the room may be longer.
   return length <= 0 || length == sizeof(path)
              ? std::string()
              : std::string(path, static_cast<std::size_t>(length));
+}
+
+// As the task would say it, which may be in a chroot.
+std::string working_directory(pid_t task) {
+  const std::string directory = link_of(task, "cwd");
+  const std::string root = link_of(task, "root");
+  const bool is_below = root.size() > 1 && directory.starts_with(root) &&
+                        (directory.size() == root.size() || directory[root.size()] == '/');
+  return is_below ? directory.substr(root.size()) : directory;
 }
 
 bool is_directory(const std::string& file) {
@@ -149,10 +159,16 @@ Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
     stat_device(call, *device);
     return Outcome::answered;
   }
-  const std::optional<KnownPath> known = paths_.find(path);
+  std::optional<KnownPath> known = paths_.find(path);
   if (!known.has_value() || !answers_.is_valid(call.id)) return Outcome::not_ours;
   const bool is_open = call.call == SystemCall::open || call.call == SystemCall::openat ||
                        call.call == SystemCall::openat2;
+  if (known->kind == KnownPath::Kind::parent) {
+    // It can be asked about, as whoever lists a tree does. What is opened is the kernel's, which
+    // knows what the program may open.
+    if (is_open) return Outcome::not_ours;
+    known->file = "/proc/" + std::to_string(call.task) + "/root" + known->file;
+  }
   if (is_open) {
     if (known->kind == KnownPath::Kind::device) {
       const int error = refusal_of_device(open_flags(call));

@@ -241,6 +241,42 @@ except FileNotFoundError:
     assert "231, 192" in listed.stdout
 
 
+def test_what_is_above_a_tree_can_be_listed_from_below() -> None:
+    listed = run_under("ls", "-la", "/dev/infiniband", "/sys/class/infiniband")
+    assert not listed.stderr
+    program = """
+import os
+for path in ("/dev/infiniband", "/sys/class/infiniband", "/sys/class/infiniband/rxe0/.."):
+    above = os.path.dirname(os.path.normpath(path))
+    for ask in (os.stat, os.lstat):
+        assert os.path.samestat(ask(path + "/.."), os.stat(above)), path
+    assert os.access(path + "/..", os.R_OK | os.X_OK)
+assert not os.path.exists("/dev/infiniband/../nothing")
+print("well")
+"""
+    assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"
+
+
+@needs("unshare")
+def test_paths_may_begin_in_the_working_directory_of_a_chroot(tmp_path: Path) -> None:
+    program = """
+import os, stat, sys
+os.mkdir(sys.argv[1] + "/dev")
+os.chroot(sys.argv[1])
+for directory, path in (("/dev", "infiniband/uverbs0"), ("/", "dev/infiniband/uverbs0")):
+    os.chdir(directory)
+    assert stat.S_ISCHR(os.stat(path).st_mode), path
+    os.close(os.open(path, os.O_RDWR))
+print("well")
+"""
+    # Whoever makes a user namespace may change its root.
+    words = ["unshare", "-r", SYSTEM_PYTHON, "-c", program, str(tmp_path)]
+    done = run_under(*words, check=False)
+    if "unshare" in done.stderr:
+        pytest.skip("there are no user namespaces to be had")
+    assert done.stdout == "well\n", done.stderr
+
+
 def test_the_status_is_the_programs() -> None:
     assert run_under("sh", "-c", "exit 7", check=False).returncode == 7
     assert run_under("sh", "-c", "kill -9 $$", check=False).returncode == 128 + 9
