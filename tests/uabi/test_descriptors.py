@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import resource
 import subprocess
@@ -11,8 +12,9 @@ import sys
 import pytest
 
 from softhca.uabi.channels import Channel
+from softhca.uabi.files import DeviceFile
 
-from .programs import SYSTEM_PYTHON, needs, run_under
+from .programs import SYSTEM_PYTHON, needs, needs_pyverbs, run_under
 
 
 def test_a_duplicate_has_no_number_below_the_one_that_is_asked_for() -> None:
@@ -56,6 +58,46 @@ for limit in (512, 256, 240, 64):
         os.close(number)
 """
     assert run_under(SYSTEM_PYTHON, "-c", program).stdout.split() == ["32", "32", "16", "0"]
+
+
+@needs_pyverbs
+def test_a_device_that_is_opened_by_its_descriptor_stays_open() -> None:
+    program = """
+import mmap, os, stat
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+context = Context(name="rxe0")
+pd = PD(context)
+again = os.open(f"/proc/self/fd/{context.cmd_fd}", os.O_RDWR)
+os.close(again)
+MR(pd, 4096, 1).close()
+# Nor does it matter that memory is registered which the queues lie in.
+cq = CQ(context, 1)
+with open("/proc/self/maps") as maps:
+    (line,) = [line for line in maps if "uverbs" in line]
+queue, end = (int(bound, 16) for bound in line.split()[0].split("-"))
+MR(pd, end - queue, 1, queue).close()
+assert stat.S_ISCHR(os.fstat(context.cmd_fd).st_mode)
+MR(pd, 4096, 1).close()
+print("well")
+"""
+    assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"
+
+
+def test_a_device_goes_with_the_last_description() -> None:
+    file = DeviceFile()
+    assert not file.is_open()
+    first = file.open_again()
+    second = os.open(f"/proc/self/fd/{first}", os.O_RDWR)
+    os.close(first)
+    assert file.is_open()
+    queue = mmap.mmap(second, mmap.PAGESIZE)
+    os.close(second)
+    assert file.is_open()
+    queue.close()
+    assert not file.is_open()
 
 
 @pytest.mark.parametrize("files", [1500, 2500])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import signal
 
 from softhca._adapter import RingFile
 
@@ -29,3 +32,24 @@ class DeviceFile:
         descriptor = os.open(f"/proc/self/fd/{self.rings.fd}", os.O_RDWR | os.O_CLOEXEC)
         os.lseek(descriptor, RingFile.DOORBELLS_AT, os.SEEK_SET)
         return descriptor
+
+    def is_open(self) -> bool:
+        """Whether a program has a description of it, or a mapping.
+
+        The kernel grants a lease for reading where nobody has a file open for writing. What
+        memfd_create(2) made, which is ours, does not count for that.
+        """
+        try:
+            reader = os.open(f"/proc/self/fd/{self.rings.fd}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            # Who opens it in this very moment waits for us, of which we are told by a signal: by
+            # SIGIO, which would be our end, if we did not ask for one that is ignored.
+            fcntl.fcntl(reader, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(reader, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except OSError as error:
+            return error.errno == errno.EAGAIN
+        finally:
+            os.close(reader)
+        return False

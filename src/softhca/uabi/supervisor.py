@@ -345,7 +345,8 @@ class Supervisor:
     def _close_contexts(self) -> None:
         for watch in self._watch.take_closed():
             context = self._watched.get(watch)
-            if context is not None:
+            # It may have been another description, such as of who opened /proc/self/fd/N.
+            if context is not None and not context.file.is_open():
                 self._close_context(context)
 
     def _close_context(self, context: Context) -> None:
