@@ -11,7 +11,9 @@ namespace {
 
 // Smallest page of any architecture. A transfer in pieces of it ends where memory ends.
 constexpr std::uint64_t kPage = 4096;
-constexpr std::size_t kLongestPath = 512;
+// Room for nearly every path, and for the longest that the kernel takes.
+constexpr std::size_t kUsualPath = 512;
+constexpr std::size_t kLongestPath = 4096;
 
 thread_local pid_t refused_task = 0;
 
@@ -45,8 +47,14 @@ bool write_task(pid_t task, std::uint64_t address, const void* from, std::size_t
 
 std::string read_path(pid_t task, std::uint64_t address) {
   char path[kLongestPath];
-  const std::size_t got = read_task(task, address, path, sizeof(path));
+  std::size_t room = kUsualPath;
+  std::size_t got = read_task(task, address, path, room);
   const void* end = std::memchr(path, 0, got);
+  if (end == nullptr && got == room) {
+    room = kLongestPath;
+    got = read_task(task, address, path, room);
+    end = std::memchr(path, 0, got);
+  }
   if (end == nullptr) return {};
   return std::string(path, static_cast<std::size_t>(static_cast<const char*>(end) - path));
 }

@@ -19,7 +19,7 @@ bool write_task(pid_t task, std::uint64_t address, const void* from, std::size_t
 // True if the calling thread was last told that it may not reach the memory of this task.
 bool is_refused(pid_t task);
 
-// A path at `address`; empty if there is none, or it is longer than any that is ours.
+// A path at `address`; empty if there is none, or it is longer than any that the kernel takes.
 std::string read_path(pid_t task, std::uint64_t address);
 
 }  // namespace softhca

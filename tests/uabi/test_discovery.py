@@ -168,6 +168,20 @@ print("well")
     assert run_under(sys.executable, "-c", program, str(tmp_path)).stdout == "well\n"
 
 
+def test_paths_may_be_as_long_as_the_kernels() -> None:
+    program = """
+import errno, os
+name = "/dev/infiniband/uverbs0"
+for length in (511, 512, 513, 4095):
+    os.close(os.open("/" * (length - len(name)) + name, os.O_RDWR))
+try:
+    os.stat("/" * (4096 - len(name)) + name)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+    assert run_under(sys.executable, "-c", program).stdout == "ENAMETOOLONG\n"
+
+
 def test_a_device_file_is_no_directory_and_is_not_made() -> None:
     program = """
 import errno, glob, os
