@@ -211,6 +211,17 @@ def test_a_closed_object_is_refused_as_an_argument(host: Host) -> None:
         hca.Send(ah=ah)
 
 
+def test_a_closed_object_is_not_taken_for_another_devices(device: hca.Device) -> None:
+    pd, cq, xrcd = device.alloc_pd(), device.create_cq(8), device.alloc_xrcd()
+    xrcd.close()
+    with pytest.raises(VerbsError, match="xrcd: is closed"):
+        xrcd.create_srq(pd, cq, max_wr=4)
+    pd.close()
+    with pytest.raises(VerbsError, match="pd: is closed"):
+        pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq)
+    cq.close()
+
+
 def test_a_closed_device_refuses_by_name() -> None:
     device = open_simulated()
     device.close()

@@ -202,13 +202,15 @@ def alive(argument: str, value: object, cls: type[V], hca: Hca) -> V:
 
     Raises:
         TypeError: If it is something else.
-        VerbsError: EINVAL, if it is closed or of another device.
+        VerbsError: EINVAL, if it is closed or of another device, or who asks is closed himself.
     """
     if not isinstance(value, cls):
         raise TypeError(f"{argument} must be {cls.__name__}, not {type(value).__name__}")
     if value.closed:
         raise VerbsError(errno.EINVAL, argument, None, "is closed")
     if value._hca is not hca:
+        if isinstance(hca, _Closed):
+            raise VerbsError(errno.EINVAL, hca._name, None, "is closed")
         raise VerbsError(errno.EINVAL, argument, None, "belongs to another device")
     return value
 
