@@ -197,7 +197,7 @@ class CQ(VerbsObject):
         self._attach()
         missed = self._hca.req_notify_cq(self._handle, unsigned("flags", flags, 32))
         dispatcher = self._dispatcher
-        if flags & NotifyFlags.REPORT_MISSED_EVENTS and dispatcher and dispatcher.has_unclaimed:
+        if dispatcher and dispatcher.has_unclaimed and flags & NotifyFlags.REPORT_MISSED_EVENTS:
             return 1
         return missed
 
