@@ -83,31 +83,35 @@ Status Adapter::ring_doorbell(std::uint32_t qpn, std::uint64_t now_ns) {
   if (qp == nullptr) {
     return no_such("qp", qpn);
   }
-  SendSource* source = qp->sq.source();
-  if (source == nullptr) {
+  if (qp->sq.source() == nullptr) {
     return refuse(EINVAL, "qp", qpn, "has no mapped send queue");
   }
   if (Status status = qp->check_post_state(); !status.ok()) {
     return status;
   }
-  // No more than were there to begin with: who posts may go on for ever.
-  std::uint32_t left = source->available();
-  SendWr& wr = s.fetched;
-  while (left-- > 0 && !qp->sq.full() && source->next(wr)) {
-    if (wr.opcode == WrOpcode::BIND_MW) {
-      name_window(s.memory_table, wr);
-    }
-    if (wr.refused != Reason::NONE || !s.post_to(*qp, wr, 0).ok()) {
-      // There is room, and nothing else is wrong with it.
-      static_cast<void>(s.post_to(*qp, refused_request(wr.wr_id), 0));
-    }
-  }
-  if (qp->state() == QpState::ERR) {
-    // Receives that were posted since it failed; nobody told of them.
-    qp->responder.flush();
-  }
+  s.take_fed(*qp);
   s.settle_overflows();
   return Status::success();
+}
+
+void Adapter::State::take_fed(QueuePair& qp) {
+  SendSource& source = *qp.sq.source();
+  // No more than were there to begin with: who posts may go on for ever.
+  std::uint32_t left = source.available();
+  SendWr& wr = fetched;
+  while (left-- > 0 && !qp.sq.full() && source.next(wr)) {
+    if (wr.opcode == WrOpcode::BIND_MW) {
+      name_window(memory_table, wr);
+    }
+    if (wr.refused != Reason::NONE || !post_to(qp, wr, 0).ok()) {
+      // There is room, and nothing else is wrong with it.
+      static_cast<void>(post_to(qp, refused_request(wr.wr_id), 0));
+    }
+  }
+  if (qp.state() == QpState::ERR) {
+    // Receives that were posted since it failed; nobody told of them.
+    qp.responder.flush();
+  }
 }
 
 }  // namespace softhca

@@ -279,6 +279,10 @@ Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t m
   if (status.ok() && (mask & kQpAltPath) != 0 && qp->init.type != QpType::UD) {
     qp->migration.load(s.route_to(attr.alt_ah_attr, qpn), s.config.pkeys[attr.alt_pkey_index]);
   }
+  if (status.ok() && qp->state() == QpState::ERR && qp->sq.source() != nullptr) {
+    // Its doorbell came too early to be answered, and who waits for the flush rings no other.
+    s.take_fed(*qp);
+  }
   if (qp->deadline_ns() == kNever) {
     s.timers.forget(*qp);
   } else {

@@ -90,6 +90,8 @@ struct Adapter::State final : Services {
   Status check_ah(const AhAttr& attr) const;
   Status check_attributes(const QueuePair& qp, const QpAttr& attr, std::uint32_t mask) const;
   Status post_to(QueuePair& qp, const SendWr& wr, std::uint64_t cqe);
+  // Posts what waits in its mapped queue (fed_queues.cpp).
+  void take_fed(QueuePair& qp);
   void deliver(QueuePair& qp, const Packet& packet, const Route& route, std::size_t bytes,
                ReceiveReport& report);
 

@@ -299,6 +299,34 @@ TEST("uabi: ERR flushes both queues in order, and what is posted later at the ne
   CHECK_EQ(later[1].wr_id, 4u);
 }
 
+TEST("uabi: ERR flushes what was posted too early to be rung, in its place") {
+  ProgramPair pair;
+  Buffer mine(pair.left.host, 8);
+  ProgramQp fresh = pair.left.qp(QpType::RC);
+  for (const std::uint64_t wr_id : {1, 2}) {
+    Program::begin_send(fresh, wr_id, WrOpcode::SEND, {mine.sge()}, 0);
+    CHECK_EQ(pair.left.end_send(fresh).error, EINVAL);
+  }
+  Adapter& adapter = *pair.left.host.adapter;
+  QpAttr attr;
+  attr.qp_state = QpState::INIT;
+  const std::uint32_t init = kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags;
+  CHECK(adapter.modify_qp(fresh.qpn, attr, init, pair.now_ns).ok());
+  attr.qp_state = QpState::ERR;
+  CHECK(adapter.modify_qp(fresh.qpn, attr, kQpState, pair.now_ns).ok());
+  Program::begin_send(fresh, 3, WrOpcode::SEND, {mine.sge()}, 0);
+  fresh.sq->produce();
+  Program::post_receive(*fresh.rq, 4, {mine.sge()});
+  CHECK(adapter.modify_qp(fresh.qpn, attr, kQpState, pair.now_ns).ok());
+  const auto flushed = pair.left.poll();
+  CHECK_EQ(flushed.size(), 4u);
+  for (std::size_t at = 0; at < flushed.size(); ++at) {
+    CHECK_EQ(flushed[at].wr_id, at + 1);
+    CHECK(flushed[at].status == WcStatus::WR_FLUSH_ERR);
+  }
+  CHECK(fresh.sq->empty() && fresh.rq->empty());
+}
+
 TEST("uabi: RESET empties both queues without completions, wherever their indices are") {
   ProgramPair pair;
   Buffer mine(pair.left.host, 8);
