@@ -12,8 +12,11 @@ settings.load_profile("softhca")
 
 # Who starts the tests in the background of a shell script has them ignore these, and so what they
 # start; tests that signal something would wait for ever.
-for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+HEEDED = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGQUIT: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
+for number, handler in HEEDED.items():
     if signal.getsignal(number) is signal.SIG_IGN:
-        signal.signal(number, signal.SIG_DFL)
-if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(number, handler)

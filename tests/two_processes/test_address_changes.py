@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
-import pytest
+from .apart import run_apart
 
 ACTIVE, DOWN = "ACTIVE", "DOWN"
 OURS, NONE = "::ffff:10.77.0.1", "::"
 
 
 def test_interface_and_address_come_and_go() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.two_processes.address_changes"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    if done.returncode == 77:
-        pytest.skip(f"no network namespace can be made here: {done.stdout.strip()}")
-    assert done.returncode == 0, done.stderr
-    heard = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = run_apart("address_changes", "no network namespace can be made")
+    heard = [json.loads(line) for line in lines]
     assert [tuple(one.values()) for one in heard] == [
         ("interface down", "PORT_ERR", 1, DOWN, OURS),
         ("interface up", "PORT_ACTIVE", 1, ACTIVE, OURS),
