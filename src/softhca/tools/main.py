@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
+from typing import TYPE_CHECKING, Any
 
 import softhca
 from softhca.tools import demo, devinfo, dump, perf, pingpong, run, serve, trace
@@ -28,13 +29,31 @@ COMMANDS = (
 _INTERRUPTED = 130
 _READER_GONE = 141
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says when help cannot be written: most versions of argparse drop that error."""
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        print(self.format_help(), end="", file=file)
+
+
+class _Version(argparse.Action):
+    """Prints the package's version, and ends the program; the same error is not dropped here."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        print(f"softhca {softhca.__version__}")
+        parser.exit()
+
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="softhca", description="An RDMA adapter in software: try it, measure it, look inside."
     )
-    parser.add_argument("--version", action="version", version=f"softhca {softhca.__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
         one = commands.add_parser(
