@@ -29,8 +29,8 @@ class Side(softhca_side.Side):
 
     def __init__(self, number: int, link: str = "") -> None:
         super().__init__(number, link)
-        self.send_cq = self.device.create_cq(1 << 16)
-        self.recv_cq = self.device.create_cq(1 << 16)
+        self.send_cq = self.device.create_cq(1 << 16, timestamps=False)
+        self.recv_cq = self.device.create_cq(1 << 16, timestamps=False)
         self.qps: list[hca.QP] = []
         self.regions: list[hca.MR] = []
         self.sends: list[hca.SendRequest] = []

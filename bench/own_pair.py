@@ -17,7 +17,7 @@ class OwnPair(Closes):
     def __init__(self) -> None:
         self.device = open_device()
         self.pd = self.device.alloc_pd()
-        self.cq = self.device.create_cq(64)
+        self.cq = self.device.create_cq(64, timestamps=False)
         self.qp = self.pd.create_qp(hca.QPType.RC, send_cq=self.cq, recv_cq=self.cq, max_send_wr=64)
         self.far = self.pd.create_qp(hca.QPType.RC, send_cq=self.cq, recv_cq=self.cq)
         self.qp.connect(self.far.info())

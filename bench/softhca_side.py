@@ -69,7 +69,7 @@ class Side:
 
         Returns what the other side must know.
         """
-        cqs = [self.device.create_cq(4 * DEPTH) for _ in range(2)]
+        cqs = [self.device.create_cq(4 * DEPTH, timestamps=False) for _ in range(2)]
         qp = self.pd.create_qp(
             hca.QPType.RC, send_cq=cqs[0], recv_cq=cqs[1], max_send_wr=DEPTH, max_recv_wr=DEPTH
         )

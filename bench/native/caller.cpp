@@ -34,7 +34,7 @@ Caller::Caller(std::size_t bytes, bool udp_only)
   const DriverError error = open_device(options, device_);
   if (!error.ok()) give_up(error.message);
   const auto pd = call("pd", [](Adapter& adapter, auto) { return adapter.alloc_pd(); });
-  auto make_cq = [](Adapter& adapter, auto) { return adapter.create_cq(2 * kDepth); };
+  auto make_cq = [](Adapter& adapter, auto) { return adapter.create_cq(2 * kDepth, false); };
   send_cq = call("cq", make_cq);
   recv_cq = call("cq", make_cq);
   auto reg = [&](std::vector<std::uint8_t>& memory) {

@@ -251,8 +251,9 @@ class Adapter {
 
   // --- completion queues
   // ----------------------------------------------------------------------------------------------
-  // Gives at least `cqe` entries.
-  Result<std::uint32_t> create_cq(std::uint32_t cqe);
+  // Gives at least `cqe` entries. Without `timestamps` that of each completion is 0, and nobody has
+  // to read the clock for it.
+  Result<std::uint32_t> create_cq(std::uint32_t cqe, bool timestamps = true);
   Status destroy_cq(std::uint32_t cq);
   Result<std::uint32_t> cq_capacity(std::uint32_t cq) const;
   Result<bool> cq_overflowed(std::uint32_t cq) const;

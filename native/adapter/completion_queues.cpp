@@ -11,7 +11,7 @@ Status no_such(std::uint32_t handle) {
 
 }  // namespace
 
-Result<std::uint32_t> Adapter::create_cq(std::uint32_t cqe) {
+Result<std::uint32_t> Adapter::create_cq(std::uint32_t cqe, bool timestamps) {
   const Limits& limits = state_->config.limits;
   if (cqe == 0 || cqe > limits.max_cqe) {
     return refuse(EINVAL, "cqe", cqe, "must be 1 to max_cqe");
@@ -19,7 +19,7 @@ Result<std::uint32_t> Adapter::create_cq(std::uint32_t cqe) {
   if (state_->cqs.full()) {
     return refuse(ENOMEM, "max_cq", limits.max_cq, "completion queues exist already");
   }
-  return state_->cqs.insert(std::make_unique<CompletionQueue>(state_->cqs.next(), cqe));
+  return state_->cqs.insert(std::make_unique<CompletionQueue>(state_->cqs.next(), cqe, timestamps));
 }
 
 Status Adapter::destroy_cq(std::uint32_t handle) {

@@ -35,14 +35,14 @@ void Adapter::State::complete(CompletionQueue& cq, Completion& completion) {
     observer->completed(completion.qpn, completion.wr_id, completion.status, completion.byte_len,
                         completion.is_receive);
   }
-  completion.timestamp_ns = time.now_ns();
+  completion.timestamp_ns = cq.timestamps() ? time.now_ns() : 0;
   if (Completion* room = cq.quiet_room(); room != nullptr) {
     *room = completion;
     cq.quiet_push();
     return;
   }
   const std::uint64_t held_ns = cq.notify_deadline_ns();
-  const CompletionQueue::Push outcome = cq.push(completion);
+  const CompletionQueue::Push outcome = cq.push(completion, time);
   // Who sleeps until something is solicited would never hear of it otherwise.
   const bool overflow_wakes = outcome == CompletionQueue::Push::OVERFLOW && cq.notify_now();
   if (cq.notify_deadline_ns() != held_ns) {

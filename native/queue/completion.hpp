@@ -33,7 +33,7 @@ struct Completion {
   std::uint32_t key = 0;
   std::uint64_t address = 0;
   std::uint64_t length = 0;
-  std::uint64_t timestamp_ns = 0;  // Adapter clock at the time of completion.
+  std::uint64_t timestamp_ns = 0;  // Adapter clock at the time of completion; 0 if none is taken.
 };
 
 }  // namespace softhca

@@ -5,7 +5,7 @@
 
 namespace softhca {
 
-CompletionQueue::Push CompletionQueue::push(const Completion& completion) {
+CompletionQueue::Push CompletionQueue::push(const Completion& completion, CallTime& time) {
   if (overflowed_) {
     return Push::DISCARDED;
   }
@@ -13,7 +13,7 @@ CompletionQueue::Push CompletionQueue::push(const Completion& completion) {
     overflowed_ = true;
     return Push::OVERFLOW;
   }
-  if (!fires(completion) || hold_back(completion)) {
+  if (!fires(completion) || hold_back(completion, time)) {
     return Push::ADDED;
   }
   notify_now();
@@ -54,7 +54,7 @@ bool CompletionQueue::fires(const Completion& completion) const {
   return false;
 }
 
-bool CompletionQueue::hold_back(const Completion& completion) {
+bool CompletionQueue::hold_back(const Completion& completion, CallTime& time) {
   if (moderated_period_ns_ == 0 || completion.status != WcStatus::SUCCESS) {
     return false;
   }
@@ -63,7 +63,7 @@ bool CompletionQueue::hold_back(const Completion& completion) {
     return false;
   }
   if (notify_deadline_ns_ == kNever) {
-    notify_deadline_ns_ = completion.timestamp_ns + moderated_period_ns_;
+    notify_deadline_ns_ = time.now_ns() + moderated_period_ns_;
   }
   return true;
 }

@@ -10,6 +10,7 @@
 #include "queue/completion.hpp"
 #include "queue/completion_outlet.hpp"
 #include "queue/ring_slots.hpp"
+#include "vocabulary/call_time.hpp"
 #include "vocabulary/time.hpp"
 
 namespace softhca {
@@ -19,18 +20,24 @@ class CompletionQueue {
   enum class Arming : std::uint8_t { NONE, SOLICITED, ANY };
   enum class Push : std::uint8_t { ADDED, ADDED_AND_NOTIFY, OVERFLOW, DISCARDED };
 
-  CompletionQueue(std::uint32_t handle, std::uint32_t capacity)
-      : handle_(handle), capacity_(capacity), slots_(capacity), ring_(slots_.count()) {}
+  // `timestamps`: whether its completions say when they were.
+  CompletionQueue(std::uint32_t handle, std::uint32_t capacity, bool timestamps = true)
+      : handle_(handle),
+        capacity_(capacity),
+        timestamps_(timestamps),
+        slots_(capacity),
+        ring_(slots_.count()) {}
 
   std::uint32_t handle() const { return handle_; }
   std::uint32_t capacity() const { return capacity_; }
+  bool timestamps() const { return timestamps_; }
   std::uint32_t count() const {
     return static_cast<std::uint32_t>(tail_ - head_) + (outlet_ ? outlet_->count() : 0);
   }
 
   // OVERFLOW is said once; the queue is then dead, and later pushes are DISCARDED. Changes
-  // notify_deadline_ns(); the time is the completion's.
-  Push push(const Completion& completion);
+  // notify_deadline_ns().
+  Push push(const Completion& completion, CallTime& time);
   // Where the next completion will lie, if nobody is to be notified of it and there is room; null:
   // it is not so simple. Then, that it is there.
   Completion* quiet_room() {
@@ -82,10 +89,11 @@ class CompletionQueue {
  private:
   bool add(const Completion& completion);
   bool fires(const Completion& completion) const;
-  bool hold_back(const Completion& completion);
+  bool hold_back(const Completion& completion, CallTime& time);
 
   std::uint32_t handle_;
   std::uint32_t capacity_;
+  const bool timestamps_;
   std::shared_ptr<CompletionOutlet> outlet_;
   RingSlots slots_;
   std::vector<Completion> ring_;  // Empty where there is an outlet.

@@ -35,7 +35,7 @@ class Services {
   // Told of what happens; null: nobody.
   Observer* observer = nullptr;
 
-  // Puts the time on it.
+  // Puts the time on it, if the queue wants that.
   virtual void complete(CompletionQueue& cq, Completion& completion) = 0;
   // The same for one that is written where it will lie, and that nobody is to be told of. Null: it
   // is not so simple.
@@ -44,7 +44,7 @@ class Services {
   }
   void end_quietly(CompletionQueue& cq, Completion& completion) {
     ++activity;
-    completion.timestamp_ns = time.now_ns();
+    completion.timestamp_ns = cq.timestamps() ? time.now_ns() : 0;
     cq.quiet_push();
   }
   virtual void raise(EventType type, std::uint32_t object) = 0;

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from softhca import EventType, NotifyFlags, QPState, Recv, Send, VerbsError
+from softhca import WC, EventType, NotifyFlags, QPState, Recv, Send, VerbsError
 
 from .hosts import Pair
 from .tasks import Body
@@ -178,6 +178,24 @@ def test_timestamps_are_of_the_adapters_clock_and_in_order(pair: Pair) -> None:
         pair.completions(pair.b, 2)
     assert stamps == sorted(stamps)
     assert stamps[0] < stamps[-1]
+
+
+def test_a_queue_without_timestamps_says_0(pair: Pair) -> None:
+    cq = pair.b.keep(pair.b.device.create_cq(8, timestamps=False))
+    near, far = pair.a.qp(), pair.b.qp(recv_cq=cq)
+    near.connect(far.info())
+    far.connect(near.info())
+    far.post_recv([Recv(wr_id=n) for n in range(4)])
+    wcs: list[WC] = []
+    near.post_send(Send())  # Found by who polls,
+    pair.until(lambda: wcs.extend(cq.poll()) or len(wcs) == 1)
+    cq.req_notify()
+    near.post_send(Send())  # told by an event,
+    pair.until(lambda: wcs.extend(cq.poll()) or len(wcs) == 2)
+    far.modify(qp_state=QPState.ERR)  # and flushed.
+    wcs += cq.poll()
+    assert [(wc.wr_id, wc.ok) for wc in wcs] == [(0, True), (1, True), (2, False), (3, False)]
+    assert [wc.timestamp_ns for wc in wcs] == [0] * 4
 
 
 def test_timestamps_stay_in_order_when_threads_complete(real: Pair) -> None:

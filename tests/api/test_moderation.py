@@ -19,11 +19,21 @@ US = 1000
 class Moderated:
     """An armed queue with moderation, and a peer that sends to it."""
 
-    def __init__(self, pair: Pair, *, count: int, period_us: int, arming: int = NEXT) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        *,
+        count: int,
+        period_us: int,
+        arming: int = NEXT,
+        timestamps: bool = True,
+    ) -> None:
         assert pair.wire is not None
         self.wire: Wire = pair.wire
         self.channel = pair.a.keep(pair.a.device.create_comp_channel())
-        self.cq = pair.a.keep(pair.a.device.create_cq(256, channel=self.channel))
+        self.cq = pair.a.keep(
+            pair.a.device.create_cq(256, channel=self.channel, timestamps=timestamps)
+        )
         self.qp = pair.a.qp(send_cq=self.cq, recv_cq=self.cq, max_recv_wr=200)
         self.peer = pair.b.qp(max_send_wr=200)
         self.qp.connect(self.peer.info())
@@ -75,6 +85,19 @@ def test_a_period_ends_the_wait(simulated: Pair) -> None:
     assert queue.events() == 1
     queue.wire.run_for(500 * US)
     assert queue.events() == 0
+
+
+def test_a_period_is_counted_without_timestamps(simulated: Pair) -> None:
+    queue = Moderated(simulated, count=100, period_us=50, timestamps=False)
+    queue.wire.run_for(500 * US)
+    before_ns = queue.wire.now_ns
+    queue.receive()
+    after_ns = queue.wire.now_ns
+    queue.wire.run_for(before_ns + 50 * US - 1 - after_ns)
+    assert queue.events() == 0
+    queue.wire.run_for(after_ns + 50 * US - queue.wire.now_ns)
+    assert queue.events() == 1
+    assert queue.cq.poll()[0].timestamp_ns == 0
 
 
 def test_a_count_of_0_waits_for_the_period_alone(simulated: Pair) -> None:

@@ -57,6 +57,7 @@ class CQ(VerbsObject):
         channel: CompChannel | None = None,
         comp_vector: int = 0,
         context: object = None,
+        timestamps: bool = True,
         shared: bool = False,
     ) -> None:
         hca = device._hca
@@ -73,7 +74,7 @@ class CQ(VerbsObject):
         self._attached = 0
         self._dispatcher: Dispatcher | None = None
         self.context = context
-        self._handle: int = hca.create_cq(unsigned("cqe", cqe, 32))
+        self._handle: int = hca.create_cq(unsigned("cqe", cqe, 32), bool(timestamps))
         self.device = device
         super().__init__(hca, *parents)
         device._cqs[self._handle] = self

@@ -248,7 +248,7 @@ class Device(VerbsObject):
 
     @property
     def clock_ns(self) -> int:
-        """The adapter's clock, in nanoseconds; `wc.timestamp_ns` is of it."""
+        """The adapter's clock, in nanoseconds; `wc.timestamp_ns` is of it, where it is not 0."""
         return self._hca.clock_ns
 
     def create_comp_channel(self) -> CompChannel:
@@ -262,6 +262,7 @@ class Device(VerbsObject):
         channel: CompChannel | None = None,
         comp_vector: int = 0,
         context: object = None,
+        timestamps: bool = True,
     ) -> CQ:
         """Creates a completion queue for at least `cqe` completions (ibv_create_cq).
 
@@ -270,12 +271,21 @@ class Device(VerbsObject):
             channel: Where its events go; by default to a channel of its own, `cq.channel`.
             comp_vector: Below `num_comp_vectors`.
             context: Kept as `cq.context`.
+            timestamps: Whether completions say when they were, which takes a look at the clock
+                (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP); without it `wc.timestamp_ns` is 0.
 
         Raises:
             VerbsError: EINVAL, if `cqe` is 0 or above max_cqe, or another argument is out of
                 range; ENOMEM, above max_cq queues.
         """
-        return CQ(self, cqe, channel=channel, comp_vector=comp_vector, context=context)
+        return CQ(
+            self,
+            cqe,
+            channel=channel,
+            comp_vector=comp_vector,
+            context=context,
+            timestamps=timestamps,
+        )
 
     def alloc_cq(
         self,

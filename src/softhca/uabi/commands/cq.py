@@ -65,7 +65,7 @@ def create_cq(call: Call, request: Fields) -> dict[str, Any]:
     if request.get("flags"):
         raise refused(errno.EOPNOTSUPP, f"flags {request.flags:#x}")
     _demand_room(call, request.cqe)
-    cq = device.adapter.create_cq(request.cqe, comp_vector=request.comp_vector)
+    cq = device.adapter.create_cq(request.cqe, comp_vector=request.comp_vector, timestamps=False)
     call.undo.append(cq.close)
     ring = rings.completion_ring(context.file.rings, request.cqe)
     cq.resize(rings.room_in(ring))
