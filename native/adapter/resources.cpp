@@ -89,8 +89,10 @@ Result<std::uint32_t> Adapter::create_ah(std::uint32_t handle, const AhAttr& att
   if (state_->ahs.full()) {
     return refuse(ENOMEM, "max_ah", state_->config.limits.max_ah, "address handles exist already");
   }
-  ++pd->users;
-  return state_->ahs.insert(std::make_unique<AddressHandle>(AddressHandle{handle, attr}));
+  const std::uint32_t made =
+      state_->ahs.insert(std::make_unique<AddressHandle>(AddressHandle{handle, attr}));
+  ++pd->users;  // Now that there was memory for it.
+  return made;
 }
 
 Result<AhAttr> Adapter::query_ah(std::uint32_t handle) const {
