@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import select
 import shutil
@@ -94,6 +95,19 @@ def test_programs_of_two_runs_share_its_adapters(serving: Serving, own_directory
     assert serving.end() == (0, "")
     assert not list((own_directory / "softhca").iterdir())
     assert [left.name for left in own_directory.iterdir()] == ["softhca"]
+
+
+def test_refusals_are_said_by_who_refuses(own_directory: Path) -> None:
+    serving = Serving("--refusals")
+    try:
+        write = "import os; os.write(os.open('/dev/infiniband/uverbs0', os.O_RDWR), bytes(4))"
+        done = run_under(SYSTEM_PYTHON, "-c", write, options=ATTACHED, check=False)
+        assert "OSError: [Errno 22]" in done.stderr
+        status, said = serving.end()
+    finally:
+        serving.end(signal.SIGKILL)
+    assert status == 0
+    assert re.fullmatch(r"softhca serve: task \d+: \[Errno 22\] write: .*\n", said)
 
 
 @needs("ibv_devices")

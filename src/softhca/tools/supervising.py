@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from contextlib import ExitStack
+from functools import partial
 
 import softhca
 from softhca.testing.faults import Faults
@@ -87,7 +88,7 @@ def supervisor_of(args: argparse.Namespace, stack: ExitStack) -> Supervisor:
             write_only=args.write_abi,
             doorbells_are_written=_doorbells_are_written(args.doorbells),
             descriptor_limit=descriptor_limit,
-            on_refusal=_print_refusal if args.refusals else None,
+            on_refusal=partial(_print_refusal, args.command) if args.refusals else None,
             on_trouble=lambda text: print_error(f"softhca {args.command}: {text}"),
         )
     )
@@ -107,8 +108,8 @@ def _doorbells_are_written(choice: str | None) -> bool:
     return choice == "written"
 
 
-def _print_refusal(task: int, error: OSError) -> None:
-    print_error(f"softhca run: task {task}: {error}")
+def _print_refusal(command: str, task: int, error: OSError) -> None:
+    print_error(f"softhca {command}: task {task}: {error}")
 
 
 def _addresses(args: argparse.Namespace) -> list[str | None]:
