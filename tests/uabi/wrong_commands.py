@@ -310,6 +310,18 @@ ROWS: tuple[Row, ...] = (
             26, s.MODIFY_QP, {"qp_handle": A_QP, "attr_mask": _AV | _PORT, "dest": _ROUTE}
         ),
     ),
+    # Groups.
+    ("a group of one", EINVAL, lambda g: _groups(g, _join(gid=_ALONE))),
+    ("no group of its own", EINVAL, lambda g: _groups(g, _leave())),
+    ("a group, left", OK, lambda g: _groups(g, _join(), _leave(), _gone)),
+    ("a group of another LID", EINVAL, lambda g: _groups(g, _join(lid=0xC001), _leave())),
+    ("a group, not left", errno.EBUSY, lambda g: _groups(g, _join(), _gone)),
+    ("a group, joined twice", OK, lambda g: _groups(g, _join(), _join(), _leave(), _gone)),
+    (
+        "a group of two LIDs, left by one",
+        errno.EBUSY,
+        lambda g: _groups(g, _join(), _join(lid=0xC001), _leave(), _gone),
+    ),
     # Shared receive queues.
     ("modified for no driver", EINVAL, lambda g: g.write(33, s.MODIFY_SRQ, _srq(2, 1))),
     ("a limit too high", EINVAL, lambda g: g.write(33, s.MODIFY_SRQ, _srq(2, 99), tail=bytes(8))),
@@ -336,6 +348,8 @@ ROWS: tuple[Row, ...] = (
     ),
     ("rights of nobody", EINVAL, lambda g: g.write(9, s.REG_MR, {**_MR, "access_flags": 1 << 15})),
     ("memory that is not", EFAULT, lambda g: g.write(9, s.REG_MR, _MR)),
+    ("nothing of no page", EINVAL, lambda g: g.write(9, s.REG_MR, _nothing(g, 0))),
+    ("nothing of a page", OK, lambda g: g.write(9, s.REG_MR, _nothing(g, 8))),
     ("an entry that is not in use", ENODATA, lambda g: g.write(5, s.CREATE_AH, _FAR)),
     ("a port that is not", EINVAL, lambda g: g.write(5, s.CREATE_AH, _OTHER_PORT)),
     # Attributes.
@@ -434,6 +448,35 @@ def _post(handle: int, requests: int = 0, size: int = 128) -> bytes:
 
 def _srq(mask: int, limit: int) -> dict[str, int]:
     return {"srq_handle": AN_SRQ, "attr_mask": mask, "srq_limit": limit}
+
+
+def _nothing(giver: Giver, offset: int) -> dict[str, int]:
+    """A region without bytes."""
+    at = giver.arena.start + PAGE + offset
+    return {"start": at, "hca_va": at, "length": 0, "pd_handle": A_PD}
+
+
+_GROUP = bytes(10) + bytes.fromhex("ffffef000001")
+_ALONE = bytes(10) + bytes.fromhex("ffff7f000001")
+Step = Callable[[Giver], None]
+
+
+def _join(gid: bytes = _GROUP, lid: int = 0xC000) -> Step:
+    return lambda g: g.write(30, s.MCAST, {"qp_handle": A_UD_QP, "gid": gid, "mlid": lid})
+
+
+def _leave(gid: bytes = _GROUP, lid: int = 0xC000) -> Step:
+    return lambda g: g.write(31, s.MCAST, {"qp_handle": A_UD_QP, "gid": gid, "mlid": lid})
+
+
+def _gone(giver: Giver) -> None:
+    giver.write(27, s.DESTROY_QP, {"qp_handle": A_UD_QP})
+
+
+def _groups(giver: Giver, *steps: Step) -> None:
+    """Joins, leaves and destroys, one after another."""
+    for step in steps:
+        step(giver)
 
 
 def said_to(command: Callable[[Giver], object]) -> int:

@@ -87,6 +87,8 @@ def reg_mr(call: Call, request: Fields) -> dict[str, Any]:
     if (request.start ^ request.hca_va) % _PAGE:
         raise refused(errno.EINVAL, "start and hca_va")
     _demand_rights(access)
+    if request.length == 0 and request.start % _PAGE == 0:
+        raise refused(errno.EINVAL, "nothing of no page")
     pd = call.context.objects.get(request.pd_handle, OwnedPD).pd
     demand_mapped(call.asked.task, request.start, request.length, bool(access & _WRITES))
     mr = ProgramMR(pd, call, request, access)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from softhca._adapter import MappedRing
@@ -73,10 +73,12 @@ class OwnedQP:
     sq_sig_all: bool
     caps: dict[str, int]
     handle: int = -1
+    # Joined by a GID and a LID, by both of which it is left again.
+    groups: set[tuple[GID, int]] = field(default_factory=set)
 
     def destroy(self) -> dict[str, int]:
         """EBUSY, while it is in a multicast group."""
-        if self.qp._groups:
+        if self.groups:
             raise refused(errno.EBUSY, "it is in a multicast group")
         self._stop_ringing()
         self.qp.close()
@@ -84,8 +86,9 @@ class OwnedQP:
 
     def abandon(self) -> None:
         """Leaves its groups, for the program that does not any more."""
-        for group in list(self.qp._groups):
-            self.qp.detach_mcast(group)
+        for gid in {gid for gid, _ in self.groups}:
+            self.qp.detach_mcast(gid)
+        self.groups.clear()
 
     def _stop_ringing(self) -> None:
         self.context.known.remove_doorbell(self.context.file.inode, self.handle)
@@ -257,12 +260,20 @@ def query_qp(call: Call, request: Fields) -> dict[str, Any]:
 def attach_mcast(call: Call, request: Fields) -> dict[str, Any]:
     """Joins a multicast group."""
     owned = call.context.objects.get(request.qp_handle, OwnedQP)
-    if GID(request.gid) not in owned.qp._groups:
-        owned.qp.attach_mcast(request.gid)
+    gid = GID(request.gid)
+    if gid not in owned.qp._groups:
+        owned.qp.attach_mcast(gid)
+    owned.groups.add((gid, request.mlid))
     return {}
 
 
 def detach_mcast(call: Call, request: Fields) -> dict[str, Any]:
-    """Leaves it."""
-    call.context.objects.get(request.qp_handle, OwnedQP).qp.detach_mcast(request.gid)
+    """Leaves it; EINVAL, if it was not joined so."""
+    owned = call.context.objects.get(request.qp_handle, OwnedQP)
+    gid = GID(request.gid)
+    if (gid, request.mlid) not in owned.groups:
+        raise refused(errno.EINVAL, f"{gid} by LID {request.mlid:#x}")
+    owned.groups.remove((gid, request.mlid))
+    if all(gid != other for other, _ in owned.groups):
+        owned.qp.detach_mcast(gid)
     return {}
