@@ -31,8 +31,8 @@ void Adapter::set_paths(LocalPaths* paths) {
   };
 }
 
-void Adapter::State::recall_payloads(std::uint32_t qpn) {
-  if (paths != nullptr) paths->recall(qpn);
+void Adapter::State::recall_payloads(std::uint32_t qpn, LentPayloads which) {
+  if (paths != nullptr) paths->recall(qpn, which);
 }
 
 void Adapter::forget_path(const LocalPath& path) {

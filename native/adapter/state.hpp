@@ -55,7 +55,7 @@ struct Adapter::State final : Services {
   void raise(EventType type, std::uint32_t object) override;
   void schedule(QueuePair& qp) override;
   bool send_at_once(QueuePair& qp) override;
-  void recall_payloads(std::uint32_t qpn) override;
+  void recall_payloads(std::uint32_t qpn, LentPayloads which) override;
   SharedReceiveQueue* find_xrc_srq(std::uint32_t srqn, std::uint32_t xrcd) override;
   CompletionQueue* find_cq(std::uint32_t cq) override { return cqs.find(cq); }
 

@@ -248,12 +248,15 @@ bool Neighbour::peer_is_gone() const {
   return kill(met_.pid, 0) != 0 && errno == ESRCH;
 }
 
-void Neighbour::recall(std::uint32_t qpn) {
+void Neighbour::recall(std::uint32_t qpn, LentPayloads which) {
   settle();
+  const auto concerns = [&](const auto& one) {
+    return one.qpn == qpn && (which == LentPayloads::ALL || !one.packet.info->has(kResponse));
+  };
   // Whoever has the queue pair next is not to hear of it.
-  std::erase_if(unreadable_, [qpn](const Unreadable& one) { return one.qpn == qpn; });
+  std::erase_if(unreadable_, concerns);
   for (Lent& lent : lent_) {
-    if (lent.qpn != qpn) continue;
+    if (!concerns(lent)) continue;
     static_cast<void>(take_back(lent));
     lent.is_over = true;
   }

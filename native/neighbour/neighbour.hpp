@@ -52,7 +52,7 @@ class Neighbour final : public LocalPath {
   bool delivers_at_once() const override { return false; }
   bool send_short(const ShortPacket& packet) override;
   void send(const LocalPacket& packet) override;
-  void recall(std::uint32_t qpn);
+  void recall(std::uint32_t qpn, LentPayloads which);
   void revoke(std::uint32_t key_index);
 
   // Lets the adapter have what has come. True: something had.

@@ -298,8 +298,8 @@ LocalPath* Neighbourhood::path_to(const Gid& own, const Gid& peer) {
   return found == neighbours_.end() ? nullptr : found->get();
 }
 
-void Neighbourhood::recall(std::uint32_t qpn) {
-  for (const auto& neighbour : neighbours_) neighbour->recall(qpn);
+void Neighbourhood::recall(std::uint32_t qpn, LentPayloads which) {
+  for (const auto& neighbour : neighbours_) neighbour->recall(qpn, which);
 }
 
 void Neighbourhood::revoke(std::uint32_t key_index) {

@@ -41,7 +41,7 @@ class Neighbourhood final : public LocalPaths {
 
   // --- with the adapter locked
   LocalPath* path_to(const Gid& own, const Gid& peer) override;
-  void recall(std::uint32_t qpn) override;
+  void recall(std::uint32_t qpn, LentPayloads which) override;
   void revoke(std::uint32_t key_index) override;
   // Whether fetch() would have something to do.
   bool has_work() const;

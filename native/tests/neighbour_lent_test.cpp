@@ -86,6 +86,75 @@ TEST("neighbour: a region that goes does not end a connection that never lent it
   other.go();
 }
 
+// Both work off what has come, for as long as an answer may take to come to somebody who asks.
+void carry(Side& one, Side& other) {
+  for (int round = 0; round < 4; ++round) {
+    for (Side* side : {&other, &one}) {
+      static_cast<void>(side->neighbours->fetch(kNow));
+      CHECK(!side->adapter.exchange(kNow));
+    }
+  }
+}
+
+TEST("neighbour: a request that is refused does not cost the answer of a READ before it") {
+  Side reader(1);
+  Side other(2);
+  introduce(reader, other);
+  std::ranges::fill(other.bytes, 42);
+  post(reader, {work(WrOpcode::RDMA_READ, reader, other)});
+  CHECK(other.neighbours->fetch(kNow));
+  CHECK(!other.adapter.exchange(kNow));
+  SendWr bad = work(WrOpcode::RDMA_WRITE, reader, other);
+  bad.rkey ^= 1;
+  post(reader, {bad});
+  carry(reader, other);
+  const std::vector<Completion> came = poll(reader);
+  CHECK_EQ(came.size(), 2u);
+  CHECK(came[0].status == WcStatus::SUCCESS);
+  CHECK(came[1].status == WcStatus::REM_ACCESS_ERR);
+  CHECK_EQ(std::ranges::count(reader.bytes, 42), static_cast<std::ptrdiff_t>(kBytes));
+  reader.go();
+  other.go();
+}
+
+// The READ behind it is refused before anybody has heard that the first one was never fetched.
+TEST("neighbour: of two READs of a region that goes, the peer hears that the first is refused") {
+  Side reader(1);
+  Side other(2);
+  introduce(reader, other);
+  post(reader, {work(WrOpcode::RDMA_READ, reader, other)});
+  CHECK(other.neighbours->fetch(kNow));
+  CHECK(!other.adapter.exchange(kNow));
+  CHECK(other.adapter.dereg_mr(other.mr.handle).ok());
+  post(reader, {work(WrOpcode::RDMA_READ, reader, other)});
+  carry(reader, other);
+  const std::vector<Completion> came = poll(reader);
+  CHECK_EQ(came.size(), 2u);
+  CHECK(came[0].status == WcStatus::REM_ACCESS_ERR);
+  CHECK(came[1].status == WcStatus::WR_FLUSH_ERR);
+  CHECK(state_of(other) == QpState::ERR);
+  reader.go();
+  other.go();
+}
+
+TEST("neighbour: nobody reads for a queue pair that its owner takes to ERR") {
+  Side reader(1);
+  Side other(2);
+  introduce(reader, other);
+  std::ranges::fill(other.bytes, 42);
+  post(reader, {work(WrOpcode::RDMA_READ, reader, other)});
+  CHECK(other.neighbours->fetch(kNow));
+  CHECK(!other.adapter.exchange(kNow));
+  QpAttr attr;
+  attr.qp_state = QpState::ERR;
+  other.modify(attr, kQpState);
+  std::ranges::fill(other.bytes, 1);
+  carry(reader, other);
+  CHECK_EQ(std::ranges::count(reader.bytes, 0), static_cast<std::ptrdiff_t>(kBytes));
+  reader.go();
+  other.go();
+}
+
 // The path that it took is not the one that its queue pair has when it fails.
 TEST("neighbour: a payload is its sender's again when it is flushed on another path") {
   Side sender(1);

@@ -69,7 +69,7 @@ class Way final : public LocalPath, public LocalPaths {
   bool has_room() override { return true; }
   bool can_fetch(std::span<const MemoryPiece>) override { return false; }
   bool delivers_at_once() const override { return false; }
-  void recall(std::uint32_t) override {}
+  void recall(std::uint32_t, LentPayloads) override {}
   void revoke(std::uint32_t) override {}
   LocalPath* path_to(const Gid& own, const Gid& peer) override {
     route_.source = own;

@@ -122,6 +122,19 @@ TEST("responder: an atomic whose region went while it waited refuses what follow
   CHECK(received[0].status == WcStatus::WR_FLUSH_ERR);
 }
 
+TEST("responder: a READ whose region went is refused, though what follows it was refused first") {
+  ScriptedPeer peer;
+  peer.read(kFirst, 256 * 4);
+  CHECK_EQ(peer.take(1).size(), 1u);
+  peer.request(Operation::RDMA_WRITE_LAST, kFirst + 4);
+  CHECK(peer.state() == QpState::ERR);
+  CHECK(peer.a.adapter->dereg_mr(peer.mr.handle).ok());
+  const std::vector<ScriptedPeer::Sent> sent = peer.take();
+  CHECK_EQ(sent.size(), 1u);
+  CHECK_EQ(sent[0].psn, psn_add(kFirst, 1));
+  CHECK_EQ(sent[0].syndrome, kSyndromeNak | 2);
+}
+
 TEST("responder: answers owed before a refused invalidate are still sent") {
   ScriptedPeer peer;
   peer.receive(8);

@@ -9,6 +9,9 @@
 
 namespace softhca {
 
+// Payloads that a queue pair has lent: of its own requests, or of its answers to READs as well.
+enum class LentPayloads : std::uint8_t { OF_REQUESTS, ALL };
+
 class LocalPath {
  public:
   virtual ~LocalPath() = default;
@@ -33,9 +36,9 @@ class LocalPaths {
 
   // Between these two addresses; null if there is none.
   virtual LocalPath* path_to(const Gid& own, const Gid& peer) = 0;
-  // The payloads of this queue pair are nobody's business any more, on whichever path they left:
+  // These payloads of the queue pair are nobody's business any more, on whichever path they left:
   // returns when nobody is at them.
-  virtual void recall(std::uint32_t qpn) = 0;
+  virtual void recall(std::uint32_t qpn, LentPayloads which) = 0;
   // What this key gave access to may change hands: returns when nobody is at it.
   virtual void revoke(std::uint32_t key_index) = 0;
 };

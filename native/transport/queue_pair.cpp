@@ -357,13 +357,14 @@ void QueuePair::tell_state(QpState from) const {
 }
 
 // Before anything is flushed: who sees that may use the memory again.
-void QueuePair::recall_payloads() { services.recall_payloads(qpn); }
+void QueuePair::recall_payloads(LentPayloads which) { services.recall_payloads(qpn, which); }
 
 void QueuePair::enter_error() {
   if (state() == QpState::ERR) {
     return;
   }
-  recall_payloads();
+  // What answers the peer is owed still, only the responder knows.
+  recall_payloads(LentPayloads::OF_REQUESTS);
   set_state(QpState::ERR);
   attr.sq_draining = false;
   requester.flush();

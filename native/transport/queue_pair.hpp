@@ -104,7 +104,7 @@ class QueuePair {
   void requester_failed();
   void check_drained();
   void set_state(QpState to);
-  void recall_payloads();
+  void recall_payloads(LentPayloads which = LentPayloads::ALL);
 
   // A congestion notification came from `from`; false: it means nothing here.
   bool on_notification(const Route& from);

@@ -12,6 +12,7 @@ namespace softhca {
 void Responder::reset() {
   expected_psn_ = acknowledged_psn_ = msn_ = 0;
   nak_outstanding_ = peer_seen_ = false;
+  refused_psn_.reset();
   in_progress_ = InProgress::NOTHING;
   acknowledge_at_ns_ = kNever;
   write_left_ = 0;

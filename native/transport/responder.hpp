@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "memory/memory_table.hpp"
@@ -65,11 +66,8 @@ class Responder {
   void end_answers();
   // What the READ response with this PSN was to bring is gone.
   void on_unreadable(std::uint32_t psn);
-  // Forgets the replies that wait.
-  void silence() {
-    replies_.clear();
-    acknowledge_at_ns_ = kNever;
-  }
+  // Forgets the replies that wait, and takes back what answers have lent.
+  void silence();
 
   // Completes the receive that a message was filling, then all that are posted, as flushed.
   void flush();
@@ -193,6 +191,7 @@ class Responder {
   std::uint32_t acknowledged_psn_ = 0;  // Of the acknowledgement that left last.
   std::uint64_t acknowledge_at_ns_ = kNever;
   bool nak_outstanding_ = false;
+  std::optional<std::uint32_t> refused_psn_;  // The first that the peer was told is refused.
   bool peer_seen_ = false;
 
   InProgress in_progress_ = InProgress::NOTHING;

@@ -209,7 +209,15 @@ void Responder::acknowledge_now() {
   }
 }
 
+void Responder::silence() {
+  qp_.recall_payloads();
+  replies_.clear();
+  acknowledge_at_ns_ = kNever;
+  refused_psn_.reset();
+}
+
 void Responder::end_answers() {
+  qp_.recall_payloads();
   acknowledge_now();
   const auto reads = std::ranges::find_if(replies_, [this](const Reply& reply) {
     return reply.kind == ReplyKind::READ ||
@@ -249,6 +257,7 @@ void Responder::on_unreadable(std::uint32_t psn) {
 // nothing from it, as from a host that crashed.
 void Responder::push_refusal(std::uint32_t psn, NakCode code, const AccessFault& fault) {
   if (!qp_.services.memory.owner_is_gone(fault)) {
+    refused_psn_ = psn;
     push_nak(psn, kSyndromeNak | static_cast<std::uint8_t>(code));
   }
 }
@@ -263,6 +272,10 @@ void Responder::refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn
     push_refusal(psn, NakCode::REMOTE_ACCESS_ERROR, fault);
     qp_.services.raise(EventType::QP_ACCESS_ERR, qp_.qpn);
     qp_.enter_error();
+  } else if (refused_psn_ && psn_distance(psn, *refused_psn_) > 0) {
+    // A request behind this one was refused first. The peer takes no note of that while an earlier
+    // answer is missing, and nobody answers any more when it asks for that again.
+    push_refusal(psn, NakCode::REMOTE_ACCESS_ERROR, fault);
   }
 }
 

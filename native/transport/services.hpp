@@ -8,6 +8,7 @@
 #include "queue/shared_receive_queue.hpp"
 #include "transport/congestion.hpp"
 #include "transport/counters.hpp"
+#include "transport/local_path.hpp"
 #include "vocabulary/call_time.hpp"
 #include "vocabulary/observer.hpp"
 #include "wire/icrc_memory.hpp"
@@ -53,7 +54,7 @@ class Services {
   // Sends the request posted last to an adapter of this host. False: it has to wait for its turn.
   virtual bool send_at_once(QueuePair& qp) = 0;
   // What this queue pair has lent to adapters of this host is nobody's business any more.
-  virtual void recall_payloads(std::uint32_t qpn) = 0;
+  virtual void recall_payloads(std::uint32_t qpn, LentPayloads which) = 0;
   // The shared receive queue that an XRCETH names, in this XRC domain; null if there is none.
   virtual SharedReceiveQueue* find_xrc_srq(std::uint32_t srqn, std::uint32_t xrcd) = 0;
   virtual CompletionQueue* find_cq(std::uint32_t cq) = 0;
