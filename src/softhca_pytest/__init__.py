@@ -6,7 +6,9 @@ imported when a test asks for one of the fixtures.
 
 from __future__ import annotations
 
+import inspect
 import re
+import unittest
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -23,8 +25,13 @@ _MARK = (
     "rdma(seed=, loss=, runs=, leaks=): the seed of the fabric, the share of packets to lose, "
     "how many seeds to run, and whether objects left open are an error"
 )
-_MADE_ANEW = _FIXTURES | {"rdma_seed"}
-_WORDS = {"seed", "loss", "runs", "leaks"}
+# What each word of the mark must be.
+_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "seed": (lambda seed: type(seed) is int and 0 <= seed < 1 << 63, "must be 0 to 2^63 - 1"),
+    "loss": (lambda loss: type(loss) in (int, float) and 0 <= loss <= 1, "must be 0 to 1"),
+    "runs": (lambda runs: type(runs) is int and runs >= 1, "must be 1 or more"),
+    "leaks": (lambda leaks: type(leaks) is bool, "must be True or False"),
+}
 _SHOWN_LINES = 60
 
 
@@ -48,9 +55,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def _words(node: Any) -> dict[str, Any]:
     words: dict[str, Any] = {}
     for mark in reversed(list(node.iter_markers("rdma"))):
-        if mark.args or not set(mark.kwargs) <= _WORDS:
+        if mark.args or not set(mark.kwargs) <= set(_RULES):
             raise pytest.UsageError(f"{node.nodeid}: the mark is {_MARK}")
         words |= mark.kwargs
+    for name, value in words.items():
+        holds, rule = _RULES[name]
+        if not holds(value):
+            raise pytest.UsageError(f"{node.nodeid}: rdma mark: {name}={value!r}: {rule}")
     return words
 
 
@@ -61,12 +72,12 @@ def _first_seed(node: Any) -> int:
     seed = _words(node).get("seed")
     # The same on every run, and another for each test.
     name = re.sub(r"\[.*\]$", "", node.nodeid)
-    return int(seed) if seed is not None else zlib.crc32(name.encode())
+    return seed if seed is not None else zlib.crc32(name.encode())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each seed."""
-    runs = int(_words(metafunc.definition).get("runs", 1))
+    runs = _words(metafunc.definition).get("runs", 1)
     if runs > 1 and "rdma_seed" in metafunc.fixturenames:
         if metafunc.config.getoption("--rdma-seed") is not None:
             return  # Of all the runs this one is wanted.
@@ -77,6 +88,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def rdma_seed(request: pytest.FixtureRequest) -> int:
     """The seed of the test's fabric."""
+    words = _words(request.node)
+    if words.get("runs", 1) > 1 and request.config.getoption("--rdma-seed") is None:
+        # Whoever has runs has a seed as its parameter, and does not come here.
+        rule = "a TestCase, and a test that asks for its fixtures while it runs, has one run only"
+        raise pytest.UsageError(f"{request.node.nodeid}: rdma mark: runs={words['runs']}: {rule}")
     return _first_seed(request.node)
 
 
@@ -89,12 +105,11 @@ def rdma_fabric(request: pytest.FixtureRequest, rdma_seed: int) -> Iterator[Fabr
     fabric = Fabric(rdma_seed)
     _prepare(fabric, words)
     request.node._rdma_fabric = fabric
-    owned: list[Any] = []
-    request.node._rdma_owned = owned
     try:
         yield fabric
-        if not getattr(request.node, "_rdma_failed", False):
+        if not getattr(request.node, "_rdma_broken_off", False):
             fabric.check()
+            owned = getattr(request.node, "_rdma_owned", [])
             left = open_objects(fabric, owned) if words.get("leaks", True) else []
             if left:
                 pytest.fail(f"left open: {', '.join(left)}", pytrace=False)
@@ -112,30 +127,42 @@ def rdma_pair(request: pytest.FixtureRequest, rdma_fabric: Fabric) -> Pair:
     """Two hosts with a connected queue pair each; see `softhca.testing.Pair`."""
     from softhca.testing import Pair
 
+    # The fabric may be one that a fixture of the user's made, under this name.
+    request.node._rdma_fabric = rdma_fabric
     pair = Pair(rdma_fabric)
-    request.node._rdma_owned += pair.objects
+    request.node._rdma_owned = pair.objects
     return pair
 
 
 @pytest.fixture
-def rdma_device(rdma_fabric: Fabric) -> softhca.Device:
+def rdma_device(request: pytest.FixtureRequest, rdma_fabric: Fabric) -> softhca.Device:
     """The device of the only host of a fabric."""
+    request.node._rdma_fabric = rdma_fabric
     return rdma_fabric.host()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """With --rdma-explore, says so of a TestCase, which no hook can run with many seeds."""
+    if isinstance(item, pytest.Function) and _is_of_a_test_case(item) and _is_to_be_explored(item):
+        _warn_of_one_run(item)
+
+
+@pytest.hookimpl(wrapper=True, specname="pytest_pyfunc_call")
+def pytest_tell_of_one_run(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """With --rdma-explore, names tests that are run once, whichever plugin runs them."""
+    if _is_to_be_explored(pyfuncitem) and _why_not_anew(pyfuncitem):
+        _warn_of_one_run(pyfuncitem)
+    return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """With --rdma-explore, runs a test with many seeds."""
+    if not _is_to_be_explored(pyfuncitem) or _why_not_anew(pyfuncitem):
+        return None
     runs = pyfuncitem.config.getoption("--rdma-explore")
     names = pyfuncitem._fixtureinfo.argnames
-    if not runs or not _FIXTURES & set(names):
-        return None
-    if stale := [
-        name for name in names if name not in _MADE_ANEW and _leads_here(pyfuncitem, name)
-    ]:
-        rule = "cannot be made anew for each seed: the test is run once"
-        pyfuncitem.warn(pytest.PytestWarning(f"--rdma-explore: {', '.join(stale)} {rule}"))
-        return None
     from softhca.testing import ExploreError, Pair, explore
 
     words = _words(pyfuncitem)
@@ -153,13 +180,47 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         pyfuncitem.obj(**{**arguments, **made})
 
     try:
-        explore(test, runs, seed=_first_seed(pyfuncitem))
+        seed: Any = pyfuncitem.funcargs["rdma_seed"]
+        explore(test, runs, seed=seed)
     except ExploreError as found:
         # The report tells of the run that failed.
         pyfuncitem._rdma_fabric = found.finding.fabric  # type: ignore[attr-defined]
         pyfuncitem._rdma_explored = True  # type: ignore[attr-defined]
         raise
     return True
+
+
+def _is_to_be_explored(item: pytest.Function) -> bool:
+    return item.config.getoption("--rdma-explore") and not _FIXTURES.isdisjoint(item.fixturenames)
+
+
+def _is_of_a_test_case(item: pytest.Function) -> bool:
+    return item.cls is not None and issubclass(item.cls, unittest.TestCase)
+
+
+def _warn_of_one_run(item: pytest.Function) -> None:
+    why = _why_not_anew(item)
+    item.warn(pytest.PytestWarning(f"--rdma-explore: {why}: the test is run once"))
+
+
+def _why_not_anew(item: pytest.Function) -> str | None:
+    """Why a test cannot be called once for each seed; None if it can."""
+    if _is_of_a_test_case(item):
+        return "tests of a TestCase cannot be called again"
+    if inspect.iscoroutinefunction(item.obj):
+        return "an async function cannot be called again"
+    stale = [name for name in item.fixturenames if _is_stale(item, name)]
+    return f"{', '.join(stale)} cannot be made anew for each seed" if stale else None
+
+
+def _is_stale(item: pytest.Function, name: str) -> bool:
+    """What the fixture gives, or has done, is of the first fabric alone."""
+    if name == "rdma_seed":
+        return False
+    if name in _FIXTURES:  # Or a fixture of the user's under that name.
+        made = item._fixtureinfo.name2fixturedefs.get(name)
+        return made is not None and made[-1].func.__module__ != __name__
+    return _leads_here(item, name)
 
 
 def _leads_here(item: pytest.Function, name: str) -> bool:
@@ -175,6 +236,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Attaches seed, command, trace and capture to the report of a test that failed."""
     report = yield
+    if call.excinfo is not None:
+        # Failed, skipped or expected to fail: it came to no end at which objects are closed.
+        item._rdma_broken_off = True  # type: ignore[attr-defined]
     fabric = getattr(item, "_rdma_fabric", None)
     if fabric is not None and report.failed and not getattr(item, "_rdma_failed", False):
         item._rdma_failed = True  # type: ignore[attr-defined]

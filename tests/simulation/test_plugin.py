@@ -140,6 +140,136 @@ def test_explore_makes_fixtures_anew(tmp_path: Path) -> None:
     assert "1 passed" in printed, printed
 
 
+# Each of them fails wherever its body runs, or runs with what its fixtures did not prepare.
+ONCE = """
+import unittest
+import pytest
+import softhca as hca
+
+class TestPrepared:
+    @pytest.fixture(autouse=True)
+    def prepared(self, rdma_fabric):
+        rdma_fabric.faults.drop(opcode="RC_SEND_ONLY", nth=1, name="prepared")
+
+    def test_autouse(self, rdma_pair):
+        assert [fault.name for fault in rdma_pair.fabric.faults.all] == ["prepared"]
+
+class TestOfMyOwn:
+    @pytest.fixture
+    def rdma_fabric(self, rdma_seed):
+        from softhca.testing import Fabric
+        with Fabric(rdma_seed, latency_ns=12345) as fabric:
+            yield fabric
+
+    def test_override(self, rdma_pair):
+        a, b = rdma_pair.a, rdma_pair.b
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        assert a.next().ok
+        assert rdma_pair.fabric.now_ns > 2 * 12345
+
+    def test_failing_override(self, rdma_pair):
+        assert False
+
+async def test_coroutine(rdma_pair):
+    assert False
+
+@pytest.fixture
+def hosts(rdma_fabric):
+    return rdma_fabric.hosts(2)
+
+def test_indirect(hosts):
+    assert len(hosts) == 2
+
+class TestCase(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def keep(self, rdma_pair):
+        self.pair = rdma_pair
+
+    def test_method(self):
+        assert self.pair.a.qp
+
+    @pytest.mark.rdma(runs=3)
+    def test_many_runs(self):
+        assert self.pair.a.qp
+"""
+
+
+def test_what_cannot_be_explored_runs_once_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "test_once.py").write_text(ONCE)
+    chosen = "autouse or (override and not failing) or indirect or method or coroutine"
+    printed = run(tmp_path, "test_once.py", "-k", chosen, "--rdma-explore=5")
+    assert "1 failed, 4 passed" in printed, printed
+    assert "FAILED test_once.py::test_coroutine" in printed, printed
+    for why in (
+        "prepared cannot be made anew",
+        "rdma_fabric cannot be made anew",
+        "hosts cannot be made anew",
+        "tests of a TestCase cannot be called again",
+        "an async function cannot be called again",
+    ):
+        assert f"--rdma-explore: {why}" in printed, printed
+
+
+def test_a_fabric_of_the_users_own_is_that_of_the_pair(tmp_path: Path) -> None:
+    (tmp_path / "test_once.py").write_text(ONCE)
+    printed = run(tmp_path, "test_once.py", "-k", "override")
+    assert "1 failed, 1 passed" in printed, printed
+    assert re.search(r"seed \d+, 0 ns of virtual time", printed), printed
+
+
+def test_a_test_case_has_one_run(tmp_path: Path) -> None:
+    (tmp_path / "test_once.py").write_text(ONCE)
+    printed = run(tmp_path, "test_once.py", "-k", "test_many_runs")
+    assert "runs=3: a TestCase" in printed, printed
+
+
+BROKEN_OFF = """
+import pytest
+
+@pytest.fixture
+def given_up(rdma_device):
+    given_up.kept = rdma_device.alloc_pd()
+    pytest.skip("not here")
+
+def test_set_up(given_up):
+    pass
+
+def test_skipped(rdma_device):
+    test_skipped.kept = rdma_device.alloc_pd()
+    pytest.skip("not here")
+
+def test_expected(rdma_device):
+    test_expected.kept = rdma_device.alloc_pd()
+    pytest.xfail("known")
+"""
+
+
+def test_what_was_broken_off_leaks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_broken_off.py").write_text(BROKEN_OFF)
+    printed = run(tmp_path, "test_broken_off.py")
+    assert "2 skipped, 1 xfailed in" in printed, printed
+
+
+def test_wrong_words_of_marks(tmp_path: Path) -> None:
+    wrong = (
+        "seed='abc'",
+        "seed=-1",
+        "seed=1.5",
+        "runs=0",
+        "runs='x'",
+        "loss=2",
+        "loss=-1",
+        "leaks=3",
+    )
+    for number, words in enumerate(wrong):
+        (tmp_path / f"test_wrong_{number}.py").write_text(
+            f"import pytest\n@pytest.mark.rdma({words})\ndef test_it(rdma_fabric): pass\n"
+        )
+    printed = run(tmp_path, "-k", "test_wrong", "--continue-on-collection-errors")
+    for words in wrong:
+        assert f"rdma mark: {words}: must be" in printed, printed
+
+
 @pytest.mark.parametrize("wrong", ["rdma(1)", "rdma(sed=1)"])
 def test_wrong_marks(tmp_path: Path, wrong: str) -> None:
     (tmp_path / "test_wrong.py").write_text(
