@@ -79,6 +79,19 @@ WRONG: dict[str, tuple[Callable[[Fabric], object], type[Exception], str]] = {
     ),
     "a step into the past": (lambda fabric: fabric.step(-1), hca.VerbsError, "until_ns"),
     "fewer than no runs": (lambda _: explore(print, runs=-1), hca.VerbsError, "runs"),
+    "a test that is none": (lambda _: explore(None), TypeError, "test"),  # type: ignore[arg-type]
+    "a first seed in words": (lambda _: explore(print, 2, seed="a"), TypeError, "seed"),  # type: ignore[arg-type]
+    "a last seed too large": (
+        lambda _: explore(print, 2, seed=(1 << 63) - 1),
+        hca.VerbsError,
+        "seed",
+    ),
+    "less than no jitter": (lambda _: explore(print, 1, jitter_ns=-1), hca.VerbsError, "jitter_ns"),
+    "less than no delay": (
+        lambda _: explore(print, 1, ack_delay_ns=-1),
+        hca.VerbsError,
+        "ack_delay_ns",
+    ),
     "fewer than no hosts": (lambda fabric: fabric.hosts(-1), hca.VerbsError, "count"),
     "a star of fewer than none": (lambda fabric: fabric.star(-1), hca.VerbsError, "count"),
     "fewer than no lines": (lambda fabric: fabric.trace.text(-1), hca.VerbsError, "limit"),

@@ -109,3 +109,48 @@ def test_what_ends_a_test_ends_all_runs(ends: type[BaseException]) -> None:
         explore(test, 5)
     (fabric,) = seen
     assert fabric.devices[0].closed
+
+
+def test_faults_of_one_name_are_told_apart() -> None:
+    def fails(fabric: Fabric) -> None:
+        a, b = pair(fabric, timeout=8)
+        requests = fabric.faults.drop(probability=0.2, opcode="RC_RDMA_WRITE_ONLY", name="loss")
+        answers = fabric.faults.drop(probability=0.2, opcode="RC_ACKNOWLEDGE", name="loss")
+        for _ in range(10):
+            a.qp.post_send(hca.Write(a.mr[:9], remote=b.mr.remote(), signaled=True))
+            assert a.next().ok
+        assert requests.struck < 1 or answers.struck < 2
+
+    with pytest.raises(ExploreError) as raised:
+        explore(fails, runs=300)
+    finding = raised.value.finding
+    assert [name for name, _ in finding.strikes] == ["loss", "loss (2)", "loss (2)"]
+    # The run that was kept is no longer than what is told of it.
+    assert tuple(finding.fabric.faults.strikes()) == finding.strikes
+
+
+def test_names_stay_unlike_each_other() -> None:
+    with Fabric() as fabric:
+        names = ["a", "a", "a (3)", "a", "drop #6", "b"]
+        faults = [fabric.faults.drop(name=name) for name in names] + [fabric.faults.drop()]
+        assert [fault.name for fault in faults] == [
+            "a",
+            "a (2)",
+            "a (3)",
+            "a (4)",
+            "drop #6",
+            "b",
+            "drop #7",
+        ]
+        assert [fabric.faults.drop(name="drop #9").name, fabric.faults.drop().name] == [
+            "drop #9",
+            "drop #9 (2)",
+        ]
+
+
+def test_an_async_test_does_not_pass_without_having_run() -> None:
+    async def fails(fabric: Fabric) -> None:
+        raise AssertionError
+
+    with pytest.raises(TypeError, match=r"^test must not be async"):
+        explore(fails, runs=3)

@@ -64,3 +64,42 @@ def test_a_nak_answers_every_kind_of_request() -> None:
         a.qp.post_send(hca.AtomicWrite(word, remote=b.mr.remote()[:8], signaled=True))
         assert a.next().status is hca.WcStatus.REM_OP_ERR
         assert nak.struck == 1
+
+
+@pytest.mark.parametrize(
+    ("argument", "asked"),
+    [
+        ("host", lambda faults, device, qp: faults.mute(device)),
+        ("source", lambda faults, device, qp: faults.drop(source=device)),
+        ("destination", lambda faults, device, qp: faults.rnr(destination=device)),
+        ("qp", lambda faults, device, qp: faults.script(list, qp=qp)),
+    ],
+)
+def test_hosts_of_another_fabric_are_refused(
+    argument: str, asked: Callable[[FabricFaults, hca.Device, hca.QP], object]
+) -> None:
+    with Fabric() as fabric, Fabric() as other:
+        pair(fabric)
+        far, _ = pair(other)
+        # Its address is that of a host here, which would be struck in its place.
+        assert far.device.gid == fabric.devices[0].gid
+        with pytest.raises(hca.VerbsError) as raised:
+            asked(fabric.faults, far.device, far.qp)
+        assert (raised.value.errno, raised.value.argument) == (errno.EINVAL, argument)
+        assert not fabric.faults.all
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda faults: faults.corrupt("payload", mend_icrc=True, nth=0),
+        lambda faults: faults.script(list, name=5),
+    ],
+)
+def test_a_refused_forgery_does_not_end_the_checks(
+    asked: Callable[[FabricFaults], object],
+) -> None:
+    with Fabric() as fabric:
+        with pytest.raises((hca.VerbsError, TypeError)):
+            asked(fabric.faults)
+        assert not fabric.faults.forges

@@ -86,3 +86,11 @@ def test_an_interrupt_ends_the_programs() -> None:
         assert sorted(ended) == ["polls", "waits"]
         # And the fabric goes on.
         assert fabric.run(lambda: 1, lambda: fabric.sleep(1e-6)) == [1, None]
+
+
+def test_an_async_program_does_not_pass_without_having_run() -> None:
+    async def client() -> None:
+        raise AssertionError
+
+    with Fabric() as fabric, pytest.raises(TypeError, match=r"^client must not be async"):
+        fabric.run(client)

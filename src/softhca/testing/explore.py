@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from softhca.testing.errors import FabricError
 from softhca.testing.fabric import Fabric
+from softhca.testing.programs import demand_no_coroutine
 from softhca.verbs.checks import unsigned
 
 Test = Callable[[Fabric], object]
@@ -69,10 +70,11 @@ class _Order:
 def _run(test: Test, seed: int, order: _Order, allowed: frozenset[tuple[str, int]] | None) -> _Run:
     """Runs the test; with `allowed`, faults strike those matches only."""
     error: BaseException | None = None
+    given: object = None
     fabric = Fabric(seed, jitter_ns=order.jitter_ns, ack_delay_ns=order.ack_delay_ns)
     fabric.faults.allowed = allowed
     try:
-        test(fabric)
+        given = test(fabric)
         fabric.check()
     except BaseException as raised:
         if not _is_failure(raised):
@@ -81,6 +83,7 @@ def _run(test: Test, seed: int, order: _Order, allowed: frozenset[tuple[str, int
     finally:
         strikes = tuple(fabric.faults.strikes())
         fabric.close()
+    demand_no_coroutine("test", given)
     return _Run(error, strikes, fabric)
 
 
@@ -151,12 +154,19 @@ def explore(
 
     Raises:
         ExploreError: When a run fails; shrunk to the strikes of faults that it takes.
+        VerbsError: EINVAL, for a number of runs, a seed or a time that is out of range.
+        TypeError: For a test that cannot be called, or gives a coroutine, of which nothing has run.
     """
+    if not callable(test):
+        raise TypeError(f"test must be callable with a Fabric, not {type(test).__name__}")
     runs = unsigned("runs", runs, 63)
+    seed = unsigned("seed", seed, 63, (1 << 63) - max(1, runs))
+    jitter_ns = unsigned("jitter_ns", jitter_ns or 0, 48)
+    ack_delay_ns = unsigned("ack_delay_ns", ack_delay_ns or 0, 48)
     for count, number in enumerate(itertools.islice(itertools.count(seed), runs), 1):
         order = _Order(
-            jitter_ns if jitter_ns and number % 2 == 0 else 0,
-            ack_delay_ns if ack_delay_ns and number % 3 == 0 else 0,
+            jitter_ns if number % 2 == 0 else 0,
+            ack_delay_ns if number % 3 == 0 else 0,
         )
         found = _run(test, number, order, None)
         if found.error is None:

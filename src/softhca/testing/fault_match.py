@@ -46,7 +46,7 @@ class Match(TypedDict, total=False):
         until_ns: Before.
         on: Of a real adapter: "send", "receive" or "both".
         where: A predicate; it is called with a `FaultPacket`.
-        name: What the trace calls the fault.
+        name: What the trace calls the fault; of several with one name, the second is "name (2)".
     """
 
     opcode: Opcodes

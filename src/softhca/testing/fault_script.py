@@ -6,6 +6,7 @@ import _thread
 import errno
 import fnmatch
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
@@ -16,11 +17,12 @@ from softhca.testing.fault_packet import FaultPacket
 from softhca.testing.links import link_number
 from softhca.testing.resource_faults import ResourceFaults
 from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.device import Device
 from softhca.verbs.errors import VerbsError
+from softhca.verbs.qp import QP
 
 if TYPE_CHECKING:
     from softhca.testing.fabric import Fabric
-    from softhca.verbs.device import Device
     from softhca.verbs.gid import GIDLike
 
 # What a script returns: None leaves the packet; else datagrams, or (datagram, delay_ns).
@@ -111,6 +113,7 @@ class PacketFaults:
         self._holder = holder
         self._seed = seed
         self.all: list[Fault] = []
+        self._names: Counter[str] = Counter()
         # Some fault lets through what no network would: what comes of it is not the transport's
         # fault.
         self.forges = False
@@ -128,7 +131,12 @@ class PacketFaults:
         """What stands between the native side and a function of the program, which `call` calls."""
         return call
 
+    def _demand_known(self, argument: str, given: object) -> None:
+        """Refuses a device or queue pair whose packets never come by here."""
+
     def _with_guard(self, match: Match) -> Match:
+        for argument in ("source", "destination", "qp"):
+            self._demand_known(argument, match.get(argument))
         if "where" not in match or not callable(match["where"]):
             return match
         where = match["where"]
@@ -146,13 +154,22 @@ class PacketFaults:
             setattr(rule, name, value)
         # Of the fault's place and the seed alone: what another fault draws changes nothing here.
         rule.seed = (self._seed * 0x9E3779B97F4A7C15 + len(self.all) * 0xD1B54A32D192ED03) % 2**64
-        name = match.get("name", f"{word} #{len(self.all) + 1}")
-        rule.name = instance("name", name, str)
+        name = instance("name", match.get("name", f"{word} #{len(self.all) + 1}"), str)
+        rule.name = self._unlike_others(name)
         if self.allowed is not None:
             rule.set_only([number for name, number in self.allowed if name == rule.name])
         fault = Fault(self._holder, self._holder.add_fault(rule), rule.name)
         self.all.append(fault)
+        self._names[name] += 1
+        self._names[rule.name] |= 1
         return fault
+
+    def _unlike_others(self, name: str) -> str:
+        """The name, with a number behind it if there is one like it: strikes go by names."""
+        number = self._names[name]
+        while self._names[told := f"{name} ({number + 1})" if number else name]:
+            number += 1
+        return told
 
     def strikes(self) -> list[tuple[str, int]]:
         """Every strike: the fault's name, and the number of its match, from 1."""
@@ -209,10 +226,11 @@ class PacketFaults:
             _demand_payload(match["opcode"])
         if part == "icrc" and mend_icrc:
             raise VerbsError(errno.EINVAL, "mend_icrc", True, "undoes damage of the ICRC")
-        self.forges |= mend_icrc
-        return self._add(
+        fault = self._add(
             FaultAction.CORRUPT, match, f"corrupt {part}", part=_PARTS[part], mend_icrc=mend_icrc
         )
+        self.forges |= mend_icrc
+        return fault
 
     def truncate(self, to_bytes: int, **match: Unpack[Match]) -> Fault:
         """Cuts packets to so many bytes."""
@@ -243,14 +261,16 @@ class PacketFaults:
             return None if told is None else _datagrams(told)
 
         rule.set_script(self._guarded(called, None, script))
+        fault = self._add_rule(rule, match, "script")
         self.forges = True
-        return self._add_rule(rule, match, "script")
+        return fault
 
     def mute(self, host: Device | GIDLike, **match: Unpack[Match]) -> Fault:
         """Loses all that a host sends: it hears, and says nothing."""
         if "source" in match:
             rule = "is the host that is muted: drop() takes any"
             raise VerbsError(errno.EINVAL, "source", match["source"], rule)
+        self._demand_known("host", host)
         return self._add(FaultAction.DROP, {**match, "source": address_of("host", host)}, "mute")
 
     def cnp(self, **match: Unpack[Match]) -> Fault:
@@ -398,6 +418,12 @@ class FabricFaults(PacketFaults, ResourceFaults):
             rule = "is for real adapters: in a fabric give source or destination"
             raise VerbsError(errno.EINVAL, "on", match["on"], rule)
         return super()._with_guard(match)
+
+    def _demand_known(self, argument: str, given: object) -> None:
+        device = given.device if isinstance(given, QP) else given
+        if isinstance(device, Device) and device not in self._fabric.devices:
+            # Fabrics give the same addresses: it would strike another host's packets.
+            raise VerbsError(errno.EINVAL, argument, given, "is of no host of this fabric")
 
     def _now_ns(self) -> int:
         return int(self._fabric.now_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,18 @@ _LONGEST_S = 2.0
 
 class _Ended(BaseException):
     """Unwinds a program that is not to go on, since another one failed."""
+
+
+def demand_no_coroutine(argument: str, given: object) -> None:
+    """Refuses what an async function returns: it has not begun, and nobody would await it.
+
+    Raises:
+        TypeError: If it is a coroutine.
+    """
+    if inspect.iscoroutine(given):
+        given.close()
+        rule = "must not be async: let it call fabric.run_async()"
+        raise TypeError(f"{argument} {rule}, which runs a coroutine in virtual time")
 
 
 class Program:
@@ -63,6 +76,7 @@ class Program:
             if self._ending is not None:
                 raise self._ending
             self.result = self._call()
+            demand_no_coroutine(self.name, self.result)
         except _Ended:
             pass
         except BaseException as error:

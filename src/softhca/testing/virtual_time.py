@@ -171,6 +171,7 @@ class VirtualTime(Network):
 
         Raises:
             DeadlockError: If all that are left wait for what can never come.
+            TypeError: For an async function: it is for `run_async`.
             BaseException: What the first program that failed raised; the others are ended.
         """
         return self._programs.run(programs, names)
