@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
 import softhca as hca
-from softhca.testing import DeadlockError, Fabric
+from softhca.testing import DeadlockError, Fabric, What
 
 from .ends import pair
 
@@ -153,3 +155,61 @@ def test_cancelled_work_in_virtual_time() -> None:
             (await a.qp.send(a.mr[:5])).raise_for_status()
 
         fabric.run_async(main())
+
+
+def _awaits_work(end: Any) -> Any:
+    return end.qp.send(end.mr[:5])
+
+
+def _awaits_an_event(end: Any) -> Any:
+    return end.channel.wait_event()
+
+
+def _awaits_an_asynchronous_event(end: Any) -> Any:
+    return anext(aiter(end.device.async_events()))
+
+
+def _awaits_a_completion(end: Any) -> Any:
+    return end.cq.next()
+
+
+@pytest.mark.parametrize("library", ["asyncio", "trio", "another fabric"])
+@pytest.mark.parametrize(
+    "awaits",
+    [_awaits_work, _awaits_an_event, _awaits_an_asynchronous_event, _awaits_a_completion],
+)
+def test_a_loop_without_virtual_time_is_refused(awaits: Callable[[Any], Any], library: str) -> None:
+    """Such as that of a plugin for async tests: the task would wait for ever."""
+    with Fabric() as fabric, Fabric() as other:
+        a, _ = pair(fabric)
+
+        async def main() -> None:
+            with pytest.raises(hca.VerbsError, match=r"fabric.run_async\(\)") as caught:
+                await awaits(a)
+            assert caught.value.errno == errno.EDEADLK
+
+        if library == "asyncio":
+            asyncio.run(asyncio.wait_for(main(), 60))
+        elif library == "trio":
+            trio = pytest.importorskip("trio")
+
+            async def in_time() -> None:
+                with trio.fail_after(60):
+                    await main()
+
+            trio.run(in_time)
+        else:
+            other.run_async(main())
+        # Nothing was posted.
+        assert not [record for record in fabric.trace if record.what is What.POST]
+
+
+def test_what_is_there_already_needs_no_time() -> None:
+    with Fabric() as fabric:
+        _, b = pair(fabric)
+        fabric.faults.port_down(b.device)
+
+        async def main() -> hca.EventType:
+            return (await anext(aiter(b.device.async_events()))).event_type
+
+        assert asyncio.run(main()) is hca.EventType.PORT_ERR

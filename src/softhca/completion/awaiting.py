@@ -15,7 +15,13 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from softhca.completion.cqe import Cqe
-from softhca.completion.waiters import AsyncioWaiter, TrioWaiter, Waiter, trio_here
+from softhca.completion.waiters import (
+    AsyncioWaiter,
+    TrioWaiter,
+    Waiter,
+    demand_time,
+    trio_here,
+)
 from softhca.verbs.errors import VerbsError
 
 if TYPE_CHECKING:
@@ -91,8 +97,10 @@ class Dispatcher:
         """What the running task can wait on; its loop pumps from now on.
 
         Raises:
-            VerbsError: EBUSY, while tasks of another loop that runs wait for the queue.
+            VerbsError: EBUSY, while tasks of another loop that runs wait for the queue; EDEADLK,
+                in a loop in which no time of the simulated device passes.
         """
+        demand_time(self._cq.device._world)
         trio = trio_here()
         pump = self._pump
         if trio is None:
@@ -389,6 +397,7 @@ def post_and_wait(
     dispatcher = cq._tasks()
     if dispatcher is None:
         # A queue with callbacks of its own: it calls, in its context.
+        demand_time(cq.device._world)
         trio = trio_here()
         waiter: Waiter = (
             AsyncioWaiter(asyncio.get_running_loop()) if trio is None else TrioWaiter(trio)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from softhca.verbs.errors import VerbsError
+
+if TYPE_CHECKING:
+    from softhca.verbs.world import World
 
 
 class Waiter(Protocol):
@@ -175,3 +181,21 @@ def trio_here() -> Any:
             trio.lowlevel.current_task()
             return trio
     raise RuntimeError("must be awaited in a task of asyncio or trio")
+
+
+def demand_time(world: World | None) -> None:
+    """Refuses a wait for a simulated device where its time stands still.
+
+    Args:
+        world: The fabric of the device; None for a real one.
+
+    Raises:
+        VerbsError: EDEADLK, in an event loop that is not turned by the fabric.
+    """
+    if world is None:
+        return
+    trio = trio_here()
+    loop = asyncio.get_running_loop() if trio is None else trio.lowlevel.current_trio_token()
+    if not world.passes_in(loop):
+        rule = "lets no virtual time pass: use fabric.run_async() or fabric.run_trio()"
+        raise VerbsError(errno.EDEADLK, "loop", None, rule)

@@ -86,6 +86,7 @@ def run_asyncio(fabric: VirtualTime, main: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine and all its tasks; see `Fabric.run_async`."""
     with asyncio.Runner(loop_factory=lambda: FabricEventLoop(fabric)) as runner:
         loop = runner.get_loop()
+        fabric.loops.add(loop)
         try:
             return runner.run(main)
         except DeadlockError as stuck:
@@ -93,6 +94,8 @@ def run_asyncio(fabric: VirtualTime, main: Coroutine[Any, Any, T]) -> T:
             if tasks:
                 stuck.add_note(f"tasks that wait: {', '.join(tasks)}")
             raise
+        finally:
+            fabric.loops.discard(loop)
 
 
 class _TrioClock:
@@ -141,8 +144,13 @@ def run_trio(fabric: VirtualTime, main: Callable[..., Awaitable[T]], *args: Any)
     trio._core._run._r.seed(fabric.seed)
 
     async def guarded() -> T | None:
-        with trio.CancelScope() as clock.scope:
-            return await main(*args)
+        token = trio.lowlevel.current_trio_token()
+        fabric.loops.add(token)
+        try:
+            with trio.CancelScope() as clock.scope:
+                return await main(*args)
+        finally:
+            fabric.loops.discard(token)
         return None
 
     result = trio.run(guarded, clock=cast("Any", clock))

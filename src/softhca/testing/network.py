@@ -38,6 +38,9 @@ class _World:
     def wait(self, take: Callable[[], E | None], timeout: float | None, what: str) -> E:
         return self._fabric.wait(take, timeout, what)
 
+    def passes_in(self, loop: object) -> bool:
+        return loop in self._fabric.loops
+
     def address_for(self, address: int, length: int) -> int:
         # What alignment within a word decides must be as it is in memory.
         first = self._next_address + address % 8
@@ -63,6 +66,8 @@ class Network(ABC):
         self.switches: list[Switch] = []
         self.links: list[Link] = []
         self._checked_links = 0
+        # Event loops that let its time pass: asyncio's, and tokens of trio's.
+        self.loops: set[object] = set()
 
     @abstractmethod
     def wait(self, take: Callable[[], E | None], timeout: float | None, what: str) -> E:

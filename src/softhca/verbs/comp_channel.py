@@ -103,11 +103,16 @@ class CompChannel(VerbsObject):
         return wait_for_event(fd, self._take, timeout)
 
     async def wait_event(self) -> CQ:
-        """The same in a task of asyncio or trio; no event is lost when it is cancelled."""
+        """The same in a task of asyncio or trio; no event is lost when it is cancelled.
+
+        Raises:
+            VerbsError: As for `get_event`; EDEADLK, on a device of a fabric in an event loop that
+                `Fabric.run_async` or `run_trio` does not run.
+        """
         await checkpoint()
         cq = self.poll_event()
         while cq is None:
-            await wait_readable(self._channel.fd)
+            await wait_readable(self._channel.fd, self.device._world)
             cq = self._take()
         return cq
 

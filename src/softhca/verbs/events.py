@@ -140,13 +140,15 @@ class AsyncEvents:
         """Waits for the next event. A task that is cancelled has taken none.
 
         Raises:
-            VerbsError: EINVAL, when the device is closed; EOPNOTSUPP, on a simulated device.
+            VerbsError: EINVAL, when the device is closed; EOPNOTSUPP, on a simulated device
+                without a fabric; EDEADLK, on one of a fabric in an event loop that
+                `Fabric.run_async` or `run_trio` does not run.
         """
         hca = self._device._hca  # Keeps the descriptor open though the device be closed.
         fd = demand_descriptor(hca.async_event_fd)
         await checkpoint()
         while (event := take_event(self._device)) is None:
-            await wait_readable(fd)
+            await wait_readable(fd, self._device._world)
         return event
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import TYPE_CHECKING
 
-from softhca.completion.waiters import trio_here
+from softhca.completion.waiters import demand_time, trio_here
+
+if TYPE_CHECKING:
+    from softhca.verbs.world import World
 
 
-async def wait_readable(fd: int) -> None:
+async def wait_readable(fd: int, world: World | None = None) -> None:
     """Waits until a descriptor is readable.
 
     Waits on a copy of it: any number of tasks may wait for one descriptor, whoever else has it
@@ -18,9 +22,15 @@ async def wait_readable(fd: int) -> None:
 
     Nothing is taken here, so a task that is cancelled has lost nothing.
 
+    Args:
+        fd: The descriptor.
+        world: Of a simulated device's: the fabric that it is in.
+
     Raises:
         RuntimeError: Outside a task of asyncio or trio.
+        VerbsError: EDEADLK, in a loop in which no time of that fabric passes.
     """
+    demand_time(world)
     trio = trio_here()
     own = os.dup(fd)
     try:

@@ -29,6 +29,10 @@ class World(Protocol):
         """
         ...
 
+    def passes_in(self, loop: object) -> bool:
+        """True if time passes while an event loop sleeps: of asyncio itself, of trio its token."""
+        ...
+
     def address_for(self, address: int, length: int) -> int:
         """What keys call the first byte of a buffer: the same on every run."""
         ...
