@@ -14,6 +14,7 @@ import pytest
 import softhca as hca
 from softhca import Access, QPState, QPType, RemoteMemory, VerbsError
 from softhca.testing import Faults, open_simulated
+from softhca.verbs.errors import errno_name
 
 from .hosts import Host
 
@@ -27,7 +28,7 @@ def refused(call: Callable[[], object], argument: str, error: int = errno.EINVAL
     assert raised.value.errno == error, raised.value
     assert raised.value.argument == argument, raised.value
     assert argument in str(raised.value)
-    assert errno.errorcode[error] in str(raised.value)
+    assert f"({errno_name(error)})" in str(raised.value)
     return raised.value
 
 
@@ -435,3 +436,10 @@ def test_what_is_no_integer_is_refused_by_name(host: Host, wrong: Any) -> None:
     ):
         with pytest.raises(TypeError, match=f"{argument} must be an integer"):
             call()
+
+
+@pytest.mark.parametrize("name", ["EINVAL", "EAGAIN", "EDEADLK", "EOPNOTSUPP", "ECANCELED"])
+def test_a_message_has_the_name_that_documents_have(name: str) -> None:
+    """Of several names for a number Python knows one, and EDEADLOCK is in no manual page."""
+    error = VerbsError(getattr(errno, name), "cq", None, "is so")
+    assert str(error) == f"cq: is so ({name})"

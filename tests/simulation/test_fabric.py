@@ -7,7 +7,7 @@ import errno
 import pytest
 
 import softhca as hca
-from softhca.testing import DeadlockError, Fabric, FabricError, What
+from softhca.testing import DeadlockError, Fabric, FabricError, LinkFaults, Pair, What, Wire
 
 from .ends import End, connected, pair
 
@@ -212,6 +212,37 @@ def test_ends_of_links_must_be_of_the_fabric() -> None:
         for end in (b, other.switch(), a):
             with pytest.raises(hca.VerbsError):
                 fabric.link(a, end)
+
+
+def test_an_address_that_was_given_is_not_given_again() -> None:
+    with Fabric() as fabric:
+        given = fabric.host(gid="10.0.0.2")
+        assert [device.gid for device in fabric.hosts(2)] == [
+            hca.GID("10.0.0.3"),
+            hca.GID("10.0.0.4"),
+        ]
+        assert given.gid == hca.GID("10.0.0.2")
+
+
+def test_a_pair_that_is_refused_leaves_no_hosts() -> None:
+    with Fabric() as fabric:
+        with pytest.raises(hca.VerbsError) as raised:
+            Pair(fabric, -1)
+        assert (raised.value.errno, raised.value.argument) == (errno.EINVAL, "buffer_bytes")
+        assert not fabric.devices
+
+
+def test_what_a_test_prints_says_what_it_is() -> None:
+    with Fabric() as fabric:
+        made = Pair(fabric, 64)
+        fabric.faults.drop(name="acks")
+        assert repr(made.a) == f"<End h1: {made.a.qp!r}, 64 bytes>"
+        assert repr(made) == f"<Pair {made.a!r} and {made.b!r}>"
+        assert repr(fabric.faults) == "<FabricFaults [<Fault acks: struck 0 of 0>]>"
+        assert repr(LinkFaults()) == "<LinkFaults []>"
+        assert repr(fabric.trace) == f"<Trace of {fabric!r}: {len(fabric.trace)} records>"
+        assert repr(fabric.watch_memory()) == "<MemoryWatch of 2 hosts: 0 races>"
+        assert repr(Wire()) == "<Wire of 0 devices at 0 ns>"
 
 
 def test_addresses_are_unique() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric, SavedTrace, What
+from softhca.testing import Fabric, SavedTrace, Trace, What
 from softhca.testing.record_text import record_text
 
 from .ends import End, connected, pair
@@ -224,3 +225,27 @@ def test_tshark_finds_nothing_wrong_over_ipv6(tmp_path: Path) -> None:
     fields = ["-T", "fields", "-e", "udp.checksum.status", "-e", "ipv6.dst"]
     shown = subprocess.run([*command, *fields], capture_output=True, text=True)
     assert set(shown.stdout.split("\n")) == {"1\tfd00::1", "1\tfd00::2", ""}  # 1: good.
+
+
+def test_a_trace_outlives_all_else_of_its_run() -> None:
+    def run() -> Trace:
+        with Fabric() as fabric:
+            scene(fabric)
+            return fabric.trace
+
+    trace = run()
+    gc.collect()
+    assert trace.hosts == ["h1", "h2"]
+    assert "RDMA_WRITE_ONLY" in trace.text()
+
+
+def test_a_region_of_another_fabric_is_refused() -> None:
+    with Fabric() as fabric, Fabric() as other:
+        pair(fabric)
+        far, _ = pair(other)
+        with pytest.raises(hca.VerbsError) as raised:
+            fabric.trace.who_wrote(far.mr, 0)
+        assert raised.value.argument == "mr"
+        with pytest.raises(hca.VerbsError) as raised:
+            other.trace.who_wrote(far.mr, -1)
+        assert raised.value.argument == "offset"

@@ -171,6 +171,9 @@ class PacketFaults:
             number += 1
         return told
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.all}>"
+
     def strikes(self) -> list[tuple[str, int]]:
         """Every strike: the fault's name, and the number of its match, from 1."""
         return [

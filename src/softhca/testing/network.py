@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -84,18 +85,15 @@ class Network(ABC):
 
         Args:
             name: What traces and messages call it; by default h1, h2 and so on.
-            gid: Its address; by default 10.0.0.1, 10.0.0.2 and so on.
+            gid: Its address; by default 10.0.0.1, 10.0.0.2 and so on, but for those that other
+                hosts were given.
             options: As for `open_simulated`: mtu, icrc, limits, retry_early, windows, dcqcn.
 
         Raises:
             VerbsError: EADDRINUSE, if another host has the address.
         """
         number = len(self.devices)
-        address = (
-            gid
-            if gid is not None
-            else f"10.{(number + 1) >> 16}.{(number + 1) >> 8 & 255}.{(number + 1) & 255}"
-        )
+        address = gid if gid is not None else self._free_address(number + 1)
         options.setdefault("mtu", self._defaults["mtu"])
         seed = (self.seed * 1_000_003 + number) % (1 << 63)
         if any(other.gid == GID(address) for other in self.devices):
@@ -113,6 +111,11 @@ class Network(ABC):
 
         device.adapter.set_idle(idle)
         return device
+
+    def _free_address(self, first: int) -> str:
+        taken = {device.gid for device in self.devices}
+        addresses = (f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in itertools.count(first))
+        return next(address for address in addresses if GID(address) not in taken)
 
     def hosts(self, count: int, **options: Any) -> list[Device]:
         """Adds several hosts and returns their devices."""

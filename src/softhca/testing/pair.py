@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from softhca.verbs.checks import unsigned
 from softhca.verbs.device import Device
 from softhca.verbs.enums import NotifyFlags, QPType
 from softhca.verbs.lifetime import VerbsObject
@@ -40,17 +41,27 @@ class End:
         self.buffer = bytearray(buffer_bytes)
         self.mr = self.pd.reg_mr(self.buffer)
 
+    def __repr__(self) -> str:
+        return f"<End {self.device.name}: {self.qp!r}, {len(self.buffer)} bytes>"
+
     @property
     def objects(self) -> list[VerbsObject]:
         """What was made for it."""
         return [self.pd, self.channel, self.cq, self.qp, self.mr]
 
     def poll(self, count: int = 16) -> list[WC]:
-        """Takes completions that are there; lets no time pass, as `cq.poll` does."""
+        """Takes completions that are there; lets no time pass, as `cq.poll` does.
+
+        Args:
+            count: How many at most.
+        """
         return self.device.adapter.poll_cq(self.cq.handle, count, WC, progress=False)
 
     def next(self, timeout: float | None = None) -> WC:
         """Waits for a completion, asleep until there is one.
+
+        Args:
+            timeout: Seconds of virtual time; None waits for ever.
 
         Raises:
             TimeoutError: If there is none within so many seconds of virtual time.
@@ -88,7 +99,11 @@ class Pair:
             buffer_bytes: Bytes of each end's buffer.
             retry_early: As for `open_simulated`.
             attributes: Of the connection, as for `qp.connect`.
+
+        Raises:
+            VerbsError: EINVAL, for a number of bytes, or an attribute, that is out of range.
         """
+        unsigned("buffer_bytes", buffer_bytes, 48)
         self.fabric = fabric
         fabric.keep(self)
         self.a, self.b = (
@@ -96,6 +111,9 @@ class Pair:
         )
         self.a.qp.connect(self.b.qp.info(), **attributes)
         self.b.qp.connect(self.a.qp.info(), **attributes)
+
+    def __repr__(self) -> str:
+        return f"<Pair {self.a!r} and {self.b!r}>"
 
     @property
     def objects(self) -> list[VerbsObject]:

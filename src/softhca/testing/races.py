@@ -117,8 +117,15 @@ class MemoryWatch:
         for device in fabric.devices:
             self.add(device)
 
+    def __repr__(self) -> str:
+        return f"<MemoryWatch of {len(self._regions)} hosts: {len(self.races)} races>"
+
     def add(self, device: Device) -> None:
-        """Watches one host more: the fabric's next."""
+        """Watches one host more: the fabric's next.
+
+        Args:
+            device: Its device.
+        """
         self._regions.append(Regions(device))
         self._watch(len(self._regions) - 1, device)
 

@@ -11,7 +11,7 @@ from softhca.testing.trouble import fail_device, set_gid, set_port
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.cq import CQ
 from softhca.verbs.enums import QPState
-from softhca.verbs.errors import VerbsError
+from softhca.verbs.errors import VerbsError, errno_name
 from softhca.verbs.qp import QP
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Refusal:
 
         def refuse(*arguments: Any, **options: Any) -> Any:
             if not self._ended and self._is_due():
-                name = errno.errorcode[self._errno]
+                name = errno_name(self._errno)
                 told = f"fault: {self.verb} call {self.calls} refused with {name}"
                 fabric._native.note(fabric.host_number(device) + 1, told)
                 raise VerbsError(

@@ -143,6 +143,9 @@ class Wire:
         self._flying: list[Flying] = []
         self._order = itertools.count()
 
+    def __repr__(self) -> str:
+        return f"<Wire of {len(self._devices)} devices at {self.now_ns} ns>"
+
     def add(self, device: Device) -> None:
         """Connects another device."""
         self._devices[device.gid.raw] = device

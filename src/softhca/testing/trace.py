@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from softhca.testing.ladder import html_ladder, svg_ladder, text_ladder
 from softhca.testing.record import Record, What
 from softhca.testing.trace_file import load_records, pcapng_of, save_records
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.mr import MR
 
@@ -130,7 +129,10 @@ class Trace(AnyTrace):
     """The records of a fabric, the oldest that are kept first."""
 
     def __init__(self, fabric: VirtualTime) -> None:
-        self._fabric = weakref.proxy(fabric)
+        self._fabric = fabric  # Whoever has the trace may have nothing else left of the run.
+
+    def __repr__(self) -> str:
+        return f"<Trace of {self._fabric!r}: {len(self)} records>"
 
     @property
     def hosts(self) -> list[str]:
@@ -152,13 +154,27 @@ class Trace(AnyTrace):
         return f"{self._fabric._native.digest:016x}"
 
     def note(self, text: str) -> None:
-        """Writes a remark."""
+        """Writes a remark.
+
+        Args:
+            text: The remark.
+        """
         self._fabric._native.note(0, text)
 
     def who_wrote(self, mr: MR, offset: int) -> list[tuple[Record, Record | None]]:
-        """Who wrote a byte of a region; see `writes_to`."""
-        device = next(d for d in self._fabric.devices if d._hca is mr._hca)
-        return self.writes_to(self._fabric.host_number(device), mr.addr + offset)
+        """Who wrote a byte of a region; see `writes_to`.
+
+        Args:
+            mr: A region of one of the hosts.
+            offset: Of the byte in the region.
+
+        Raises:
+            VerbsError: EINVAL, if the region is of no host of this fabric, or closed.
+        """
+        for host, device in enumerate(self._fabric.devices):
+            if device._hca is instance("mr", mr, MR)._hca:
+                return self.writes_to(host, mr.addr + unsigned("offset", offset, 63))
+        raise VerbsError(errno.EINVAL, "mr", mr, "is of no host of this fabric")
 
     def __iter__(self) -> Iterator[Record]:
         """All records that are kept."""
@@ -166,7 +182,7 @@ class Trace(AnyTrace):
 
     def since(self, first: int) -> Iterator[Record]:
         """Records from number `first` on, counted since the beginning."""
-        native = self._fabric._native
+        native: Any = self._fabric._native
         at = max(first, self.forgotten)
         while batch := native.records(at, _BATCH):
             at += len(batch)

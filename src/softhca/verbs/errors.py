@@ -15,6 +15,13 @@ _NUMBERLESS = (
     *("device", "gid", "invalidation", "invalidation_channel"),
     *("attach_mcast", "close", "detach_mcast", "link_counters"),
 )
+# Numbers with several names, of which Python knows one: those of the manual pages.
+_NAMES = {errno_names.EDEADLK: "EDEADLK", errno_names.EOPNOTSUPP: "EOPNOTSUPP"}
+
+
+def errno_name(number: int) -> str:
+    """Name of an errno, as documents have it; its digits if it has none."""
+    return _NAMES.get(number) or errno_names.errorcode.get(number, str(number))
 
 
 class VerbsError(OSError):
@@ -48,8 +55,7 @@ class VerbsError(OSError):
             named = _NAMED.get(argument)
             shown = f"={_name_of(named, value)}" if named is not None else f"={value!r}"
         subject = f"{argument}{shown}: " if argument else ""
-        name = errno_names.errorcode.get(errno, str(errno))
-        super().__init__(errno, f"{subject}{rule} ({name})")
+        super().__init__(errno, f"{subject}{rule} ({errno_name(errno)})")
 
     def __str__(self) -> str:
         return str(self.strerror)
