@@ -125,7 +125,7 @@ def test_room_that_cannot_be_filled_is_refused_by_name(pair: Pair, room: Any, wo
     with pytest.raises(VerbsError, match=words):
         CompletionBuffer(room)
     if not isinstance(room, int):
-        with pytest.raises(VerbsError, match=words):
+        with pytest.raises(VerbsError, match=words.replace("room", "buffer", 1)):
             pair.a.cq.poll_into(room)
     assert len(pair.a.cq.poll()) == 1
 
@@ -227,3 +227,12 @@ def test_a_reused_work_request_reads_each_time_anew(pair: Pair) -> None:
         near.post_send(wr)
         assert pair.completion(pair.a).ok
         assert pair.a.buffer[0:8] == text
+
+
+@pytest.mark.parametrize("number", [16, np.int64(16), True])
+def test_a_number_is_no_buffer_and_loses_no_completion(pair: Pair, number: Any) -> None:
+    """As `poll(16)` would have it: nobody could look at what was polled."""
+    flushed(pair.a, 2)
+    with pytest.raises((TypeError, VerbsError), match=r"^buffer\b"):
+        pair.a.cq.poll_into(number)
+    assert [wc.wr_id for wc in pair.a.cq.poll(4)] == [0, 1]

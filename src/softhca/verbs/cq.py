@@ -166,9 +166,13 @@ class CQ(VerbsObject):
             How many records were filled, from the first on; those behind are as they were.
 
         Raises:
+            TypeError: If it is no buffer, such as the number of completions that `poll` takes.
             VerbsError: EINVAL, if the buffer is read-only, or no array of records.
         """
-        into = buffer if isinstance(buffer, CompletionBuffer) else CompletionBuffer(buffer)
+        if isinstance(buffer, CompletionBuffer):
+            into = buffer
+        else:
+            into = CompletionBuffer.over("buffer", buffer)
         if self._dispatcher is None:
             return self._hca.poll_into(self._handle, into)
         wcs = self._poll_beside_tasks(self._dispatcher, len(into))

@@ -150,6 +150,13 @@ def receives_of(wrs: Recv | Sequence[Recv] | Records) -> Recv | Sequence[Recv] |
     return view_of("wrs", wrs, RECV_DTYPE, 24)
 
 
+def _room_in(argument: str, array: Records) -> memoryview:
+    view = view_of(argument, array, WC_DTYPE, _WC_BYTES, writable=True)
+    if not view.nbytes:
+        raise VerbsError(errno.EINVAL, argument, 0, "must be for 1 completion or more")
+    return view
+
+
 class CompletionBuffer(_adapter.CompletionRecords):
     """Room for completions, which `cq.poll_into` fills: made once, used again and again.
 
@@ -175,10 +182,17 @@ class CompletionBuffer(_adapter.CompletionRecords):
                 raise VerbsError(errno.EINVAL, "room", count, "must be for 1 completion or more")
             super().__init__(count)
             return
-        view = view_of("room", room, WC_DTYPE, _WC_BYTES, writable=True)
-        if not view.nbytes:
-            raise VerbsError(errno.EINVAL, "room", 0, "must be for 1 completion or more")
-        super().__init__(view)
+        super().__init__(_room_in("room", room))
+
+    @classmethod
+    def over(cls, argument: str, array: Records) -> CompletionBuffer:
+        """A buffer over an array for one call, of which the array is an argument.
+
+        A number is refused: what was polled into a buffer that nobody has would be lost.
+        """
+        made = cls.__new__(cls)
+        _adapter.CompletionRecords.__init__(made, _room_in(argument, array))
+        return made
 
     def __getitem__(self, index: int) -> WC:
         """Makes a `WC` of a record; its `cqe` is None."""
