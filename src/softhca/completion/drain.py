@@ -106,6 +106,9 @@ def drain_sq(qp: QP) -> None:
     A DIRECT queue is processed here, in the calling thread. Nobody else may post meanwhile, and the
     completion queue needs room for one completion more.
 
+    Args:
+        qp: The queue pair; its queue is one of `alloc_cq` or of the pool.
+
     Raises:
         VerbsError: EINVAL, if there is no send queue or its completion queue has no callbacks;
             EDEADLK, in the thread that runs those callbacks; nothing is changed then. ECANCELED,
@@ -118,7 +121,14 @@ def drain_sq(qp: QP) -> None:
 
 
 def drain_rq(qp: QP) -> None:
-    """The same for receives; EINVAL for a queue pair that takes them from an SRQ."""
+    """The same for receives.
+
+    Args:
+        qp: As for `drain_sq`.
+
+    Raises:
+        VerbsError: As `drain_sq`; EINVAL besides, for a queue pair that takes them from an SRQ.
+    """
     queue = _check_rq(qp)
     qp.modify(qp_state=QPState.ERR)
     _finish_rq(qp, queue)
@@ -128,6 +138,12 @@ def drain_qp(qp: QP) -> None:
     """Both: first the sends, then the receives, unless they are of an SRQ, which is passed over.
 
     Of an XRC queue pair that only sends, the sends.
+
+    Args:
+        qp: As for `drain_sq`.
+
+    Raises:
+        VerbsError: As `drain_sq`.
     """
     receives = qp.srq is None and qp.type is not QPType.XRC_SEND
     sends = _check_sq(qp)

@@ -184,6 +184,9 @@ class RegistrationCache(VerbsObject):
     def put(self, region: CachedRegion) -> None:
         """Takes a registration back, to keep it for the next time.
 
+        Args:
+            region: What `get` returned.
+
         Raises:
             VerbsError: EINVAL, if it is not lent, or by another cache.
         """

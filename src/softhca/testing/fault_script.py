@@ -106,6 +106,11 @@ class Fault:
 class PacketFaults:
     """Faults of packets. Each method takes the conditions of `Match` besides its own words.
 
+    The conditions are opcode, nth, every, times, probability, source, destination, qp, psn, size,
+    link, from_ns, until_ns, on, where and name. Each method returns the `Fault`, which counts what
+    it struck and can be taken away. It raises a VerbsError, EINVAL, for values out of range and for
+    conditions that no packet can meet, and a TypeError for a word that there is not.
+
     Faults are asked in the order in which they were made, until one loses the packet.
     """
 
@@ -187,7 +192,13 @@ class PacketFaults:
         return self._add(FaultAction.DROP, match, "drop")
 
     def duplicate(self, copies: int = 1, delay_ns: int = 0, **match: Unpack[Match]) -> Fault:
-        """Delivers packets more than once; the others `delay_ns` later."""
+        """Delivers packets more than once.
+
+        Args:
+            copies: How many come besides the packet itself, 1 or more.
+            delay_ns: How much later than it, in nanoseconds.
+            match: Which packets.
+        """
         count = unsigned("copies", copies, 16)
         if count == 0:
             raise VerbsError(errno.EINVAL, "copies", copies, "must be 1 or more")
@@ -195,19 +206,34 @@ class PacketFaults:
         return self._add(FaultAction.DUPLICATE, match, "duplicate", count=count, delay_ns=delay)
 
     def ghost(self, delay_ns: int, **match: Unpack[Match]) -> Fault:
-        """Delivers packets once more, much later: when the queue pair may be of another peer."""
+        """Delivers packets once more, much later: when the queue pair may be of another peer.
+
+        Args:
+            delay_ns: How much later, in nanoseconds.
+            match: Which packets.
+        """
         delay = unsigned("delay_ns", delay_ns, 63)
         return self._add(FaultAction.DUPLICATE, match, "ghost", delay_ns=delay)
 
     def delay(self, delay_ns: int | tuple[int, int], **match: Unpack[Match]) -> Fault:
-        """Lets packets come later, by a time or by one drawn between two."""
+        """Lets packets come later.
+
+        Args:
+            delay_ns: By how many nanoseconds; of the least and the most one is drawn for each.
+            match: Which packets.
+        """
         least, most = span_of("delay_ns", delay_ns, 63)
         if least > most:
             raise VerbsError(errno.EINVAL, "delay_ns", delay_ns, "must be the least, then the most")
         return self._add(FaultAction.DELAY, match, "delay", delay_ns=least, most_delay_ns=most)
 
     def reorder(self, by: int = 4, **match: Unpack[Match]) -> Fault:
-        """Holds packets until one to `by` later ones of the link have overtaken them."""
+        """Holds packets until later ones of the link have overtaken them.
+
+        Args:
+            by: How many at most; from one on, it is drawn for each.
+            match: Which packets.
+        """
         count = unsigned("by", by, 16)
         if count == 0:
             raise VerbsError(errno.EINVAL, "by", by, "must be 1 or more")
@@ -236,7 +262,12 @@ class PacketFaults:
         return fault
 
     def truncate(self, to_bytes: int, **match: Unpack[Match]) -> Fault:
-        """Cuts packets to so many bytes."""
+        """Cuts packets.
+
+        Args:
+            to_bytes: How many bytes are left, counted from the BTH.
+            match: Which packets.
+        """
         return self._add(
             FaultAction.TRUNCATE, match, "truncate", count=unsigned("to_bytes", to_bytes, 16)
         )
@@ -269,7 +300,12 @@ class PacketFaults:
         return fault
 
     def mute(self, host: Device | GIDLike, **match: Unpack[Match]) -> Fault:
-        """Loses all that a host sends: it hears, and says nothing."""
+        """Loses all that a host sends: it hears, and says nothing.
+
+        Args:
+            host: Its device or address.
+            match: Which of its packets; all by default.
+        """
         if "source" in match:
             rule = "is the host that is muted: drop() takes any"
             raise VerbsError(errno.EINVAL, "source", match["source"], rule)

@@ -170,7 +170,11 @@ class Wire:
             self._advance(next_ns)
 
     def run_for(self, duration_ns: int) -> None:
-        """Moves packets and time for a span of virtual time."""
+        """Moves packets and time for a span of virtual time.
+
+        Args:
+            duration_ns: In nanoseconds.
+        """
         end_ns = self.now_ns + duration_ns
         while True:
             self._collect()
@@ -188,7 +192,15 @@ class Wire:
             self._collect()
 
     def inject(self, datagram: bytes, route: _adapter.Route) -> _adapter.ReceiveReport | None:
-        """Delivers a packet at once, as if somebody had sent it; None if nobody is there."""
+        """Delivers a packet at once, as if somebody had sent it.
+
+        Args:
+            datagram: BTH to ICRC.
+            route: The IP and UDP headers around it, which say whom it goes to.
+
+        Returns:
+            What became of it; None if nobody is there.
+        """
         device = self._devices.get(route.destination)
         return device.adapter.receive(route, datagram, self.now_ns) if device else None
 

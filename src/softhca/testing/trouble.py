@@ -12,6 +12,10 @@ def set_port(device: Device, *, active: bool) -> None:
 
     Raises PORT_ERR or PORT_ACTIVE, if that is a change. While the port is down, packets are lost
     in both directions, and counted in `port_down_drops`.
+
+    Args:
+        device: Which.
+        active: False for down, True for up.
     """
     instance("device", device, Device).adapter.set_port_active(bool(active))
 
@@ -21,6 +25,11 @@ def set_gid(device: Device, gid: GIDLike | None, index: int = 0) -> None:
 
     Raises GID_CHANGE, if that is a change. Address vectors that are made from then on need the
     new entry; what was made before keeps the old one.
+
+    Args:
+        device: Which.
+        gid: The new GID or address; None for none.
+        index: Of the entry.
 
     Raises:
         VerbsError: EINVAL, if `index` is of an entry that was never in use.

@@ -220,6 +220,9 @@ class CQ(VerbsObject):
 
         Closing the queue waits for it.
 
+        Args:
+            nevents: How many.
+
         Raises:
             VerbsError: EINVAL, if more are acknowledged than were taken.
         """

@@ -364,6 +364,10 @@ class Device(VerbsObject):
     def cq_pool_put(self, cq: CallbackCQ, nr_cqe: int) -> None:
         """Gives a share back (ib_cq_pool_put); the queue itself stays.
 
+        Args:
+            cq: A queue that `cq_pool_get` returned.
+            nr_cqe: How many completions were taken of it.
+
         Raises:
             VerbsError: EINVAL, if the queue is not of this device's pool, or `nr_cqe` more than
                 what is taken of it.

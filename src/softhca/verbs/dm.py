@@ -42,6 +42,10 @@ class DM(VerbsObject):
     def memcpy_to(self, dm_offset: int, host_bytes: bytes | bytearray | memoryview) -> None:
         """Copies bytes of the host into it (ibv_memcpy_to_dm).
 
+        Args:
+            dm_offset: Where the first goes, in bytes.
+            host_bytes: What is copied.
+
         Raises:
             TypeError: If they are no buffer.
             VerbsError: EINVAL, if they leave it.
@@ -52,6 +56,10 @@ class DM(VerbsObject):
 
     def memcpy_from(self, dm_offset: int, length: int) -> bytes:
         """Returns a copy of a part of it (ibv_memcpy_from_dm).
+
+        Args:
+            dm_offset: Where the part begins, in bytes.
+            length: How many bytes it has.
 
         Raises:
             VerbsError: EINVAL, if the part leaves it.

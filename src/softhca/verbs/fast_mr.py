@@ -107,6 +107,12 @@ class FastMR(MR):
         """Chooses the low 8 bits of the key for the next `RegMr` (ib_update_fast_reg_key).
 
         `lkey` and `rkey` are the new key at once, which works when the `RegMr` has run.
+
+        Args:
+            tag: The 8 bits.
+
+        Raises:
+            VerbsError: EINVAL, for more than 8 bits.
         """
         tag = unsigned("tag", tag, 8)
         self.lkey = self.rkey = self.lkey & ~0xFF | tag

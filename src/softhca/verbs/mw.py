@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 
 def inc_rkey(rkey: int) -> int:
-    """Returns the next key of a window or region: its low 8 bits, counted up (ibv_inc_rkey)."""
+    """Returns the next key of a window or region: its low 8 bits, counted up (ibv_inc_rkey).
+
+    Args:
+        rkey: The key that it has.
+
+    Raises:
+        VerbsError: EINVAL, if it has more than 32 bits.
+    """
     rkey = unsigned("rkey", rkey, 32)
     return rkey & ~0xFF | (rkey + 1) & 0xFF
 

@@ -236,6 +236,9 @@ class PD(VerbsObject):
     def create_ah(self, destination: AHAttr | GIDLike) -> AH:
         """Creates an address handle (ibv_create_ah) to a GID, or with all attributes.
 
+        Args:
+            destination: An address or a GID, unicast or multicast; or an `AHAttr`.
+
         Raises:
             VerbsError: EINVAL, for an address of zero or attributes out of range; ENOMEM, above
                 max_ah.

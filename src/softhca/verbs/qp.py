@@ -166,6 +166,11 @@ class QP(AwaitedWork, VerbsObject):
         Either `qp.modify(attr, mask)` with a `QPAttrMask`, or keywords that are fields of `QPAttr`:
         `qp.modify(qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=0)`.
 
+        Args:
+            attr: Values of the attributes that `attr_mask` names.
+            attr_mask: Bits of `QPAttrMask`; with `attr` only.
+            attributes: Values by name, instead of both.
+
         Raises:
             VerbsError: EINVAL, for a transition that does not exist, attributes that it lacks or
                 does not allow (IBTA Vol 1, table 96), or values out of range. Nothing is changed.
@@ -220,7 +225,10 @@ class QP(AwaitedWork, VerbsObject):
         connection.connect(self, None, {"qkey": qkey, **overrides})
 
     def post_send(self, wrs: SendRequest | Sequence[SendRequest]) -> None:
-        """Posts a work request, or several in order.
+        """Posts a work request, or several in order (ibv_post_send).
+
+        Args:
+            wrs: One, or a sequence of them.
 
         Raises:
             VerbsError: ENOMEM, if the queue is full: unsignaled work requests keep their places
@@ -244,7 +252,10 @@ class QP(AwaitedWork, VerbsObject):
                 raise VerbsError(errno.EINVAL, "ah", None, "belongs to another device", bad_wr=bad)
 
     def post_recv(self, wrs: Recv | Sequence[Recv]) -> None:
-        """Posts a receive, or several in order.
+        """Posts a receive, or several in order (ibv_post_recv).
+
+        Args:
+            wrs: One, or a sequence of them.
 
         Raises:
             VerbsError: ENOMEM, if the queue is full; EINVAL, in RESET, with an SRQ, or if one has

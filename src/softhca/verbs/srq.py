@@ -72,7 +72,10 @@ class SRQ(VerbsObject):
         tell_forgotten(vanished)
 
     def post_recv(self, wrs: Recv | Sequence[Recv]) -> None:
-        """Posts a receive, or several in order.
+        """Posts a receive, or several in order (ibv_post_srq_recv).
+
+        Args:
+            wrs: One, or a sequence of them.
 
         Raises:
             VerbsError: ENOMEM, if the queue is full; EINVAL, if a receive has too many entries.
