@@ -1,10 +1,14 @@
-"""What all tests share: reproducible randomness, and signals that are heeded."""
+"""What all tests share: reproducible randomness, signals that are heeded, and addresses."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
+import pytest
 from hypothesis import settings
+
+import softhca as hca
 
 # No deadline: a busy machine is not a failing test. A failure prints what reproduces it.
 settings.register_profile("softhca", deadline=None, print_blob=True)
@@ -20,3 +24,14 @@ HEEDED = {
 for number, handler in HEEDED.items():
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def free_address() -> Callable[[], str]:
+    """Gives loopback addresses that nobody has: not another run of these tests either."""
+
+    def of_one_that_was() -> str:
+        with hca.open() as device:
+            return str(device.gid.ip)
+
+    return of_one_that_was

@@ -12,27 +12,20 @@
 #include "link/udp_link.hpp"
 #include "link/udp_messages.hpp"
 #include "tests/check.hpp"
+#include "tests/udp_links.hpp"
 #include "vocabulary/random.hpp"
 #include "wire/icrc.hpp"
 
 namespace softhca {
 namespace {
 
+using testing::open_link;
+using testing::open_loopback_of_ipv6;
+
 using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::uint8_t kSource[4] = {127, 9, 0, 1};
 constexpr std::uint8_t kDestination[4] = {127, 9, 0, 2};
-
-std::unique_ptr<UdpLink> open_link(const std::string& address = "", bool trains = true) {
-  UdpOptions options;
-  options.address = address;
-  options.trains = trains;
-  std::unique_ptr<UdpLink> link;
-  const LinkError error = UdpLink::open(options, link);
-  if (!error.ok()) std::printf("%s\n", error.message.c_str());
-  CHECK(error.ok());
-  return link;
-}
 
 // Datagrams of these lengths, each with content of its own and a good ICRC.
 struct Load {
@@ -88,10 +81,11 @@ void exchange(UdpLink& from, UdpLink& to, const std::vector<std::size_t>& length
 }
 
 TEST("train: equal datagrams leave together and arrive one by one, with ICRCs that hold") {
-  auto a = open_link(), b = open_link(), ipv6 = open_link("::1");
+  auto a = open_link(), b = open_link(), ipv6 = open_loopback_of_ipv6();
   exchange(*a, *b, std::vector<std::size_t>(100, 4116));
-  exchange(*ipv6, *ipv6, std::vector<std::size_t>(100, 4116));
+  if (ipv6 != nullptr) exchange(*ipv6, *ipv6, std::vector<std::size_t>(100, 4116));
   for (const UdpLink* link : {a.get(), ipv6.get()}) {
+    if (link == nullptr) continue;
     CHECK_EQ(link->counters().sent, std::uint64_t{100});
     // One call takes 64: trains of 15, 15, 15, 15 and 4, then of 15, 15 and 6.
     CHECK_EQ(link->counters().trains_sent, std::uint64_t{8});

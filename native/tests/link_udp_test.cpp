@@ -14,23 +14,17 @@
 #include "link/port_owner.hpp"
 #include "link/udp_link.hpp"
 #include "tests/check.hpp"
+#include "tests/udp_links.hpp"
 #include "vocabulary/random.hpp"
 #include "wire/icrc.hpp"
 
 namespace softhca {
 namespace {
 
-using Bytes = std::vector<std::uint8_t>;
+using testing::open_link;
+using testing::open_loopback_of_ipv6;
 
-std::unique_ptr<UdpLink> open_link(const std::string& address = "") {
-  UdpOptions options;
-  options.address = address;
-  std::unique_ptr<UdpLink> link;
-  const LinkError error = UdpLink::open(options, link);
-  if (!error.ok()) std::printf("%s\n", error.message.c_str());
-  CHECK(error.ok());
-  return link;
-}
+using Bytes = std::vector<std::uint8_t>;
 
 Route route_from(const UdpLink& from, const Gid& to) {
   Route route;
@@ -47,7 +41,15 @@ Bytes datagram_on(const Route& route, std::uint32_t number, std::size_t payload_
   return bytes;
 }
 
-bool wait_readable(const Link& link, int timeout_ms = 5000) {
+// A group that no link of another process is in: named as an IPv4 address that is the link's alone.
+Gid group_of(const UdpLink& link, std::uint8_t number = 0) {
+  const std::uint8_t* own = link.local().gid.raw.data() + 12;
+  const std::array<std::uint8_t, 4> group{239, own[1], own[2],
+                                          static_cast<std::uint8_t>(own[3] ^ number)};
+  return Gid::from_ipv4(group.data());
+}
+
+bool wait_readable(const Link& link, int timeout_ms = 20'000) {
   pollfd waited[] = {{link.ready_fd(), POLLIN, 0}, {link.arrival_fd(), POLLIN, 0}};
   return poll(waited, 2, timeout_ms) > 0;
 }
@@ -122,13 +124,8 @@ TEST("link udp: traffic class and hop limit travel per packet") {
 }
 
 TEST("link udp: IPv6") {
-  std::unique_ptr<UdpLink> link;
-  UdpOptions options;
-  options.address = "::1";
-  if (!UdpLink::open(options, link).ok()) {
-    std::printf("skipped: this machine has no ::1\n");
-    return;
-  }
+  const auto link = open_loopback_of_ipv6();
+  if (link == nullptr) return;
   Route route = route_from(*link, link->local().gid);
   route.traffic_class = 0x68;
   route.hop_limit = 9;
@@ -218,7 +215,7 @@ TEST("link udp: a datagram longer than any conforming one is seen to be so") {
 
 TEST("link udp: a group's datagrams reach every member, the sender included, until it leaves") {
   auto a = open_link(), b = open_link();
-  const Gid group = Gid::from_ipv4(reinterpret_cast<const std::uint8_t*>("\xef\x01\x02\x03"));
+  const Gid group = group_of(*a);
   CHECK(a->join_group(group).ok());
   CHECK(b->join_group(group).ok());
   CHECK(b->join_group(group).ok());
@@ -248,7 +245,7 @@ TEST("link udp: groups are heard, however much else comes") {
   const auto b = open_link();
   std::array<Gid, 3> groups;
   for (std::uint8_t i = 0; i < groups.size(); ++i) {
-    groups[i] = Gid::from_ipv4(std::array<std::uint8_t, 4>{239, 1, 2, i}.data());
+    groups[i] = group_of(*a, i);
   }
   const auto send = [&](const Gid& to, std::size_t count) {
     const Route route = route_from(*a, to);
@@ -305,8 +302,9 @@ TEST("link udp: a group is heard on the link's own interface, and on no other") 
   for (const std::string& address : addresses_of_networks()) {
     const auto there = open_link(address);
     const bool ipv4 = there->local().gid.is_ipv4();
-    const auto here = open_link(ipv4 ? "" : "::1");
-    Gid group = Gid::from_ipv4(std::array<std::uint8_t, 4>{239, 1, 3, 1}.data());
+    const auto here = ipv4 ? open_link() : open_loopback_of_ipv6();
+    if (here == nullptr) continue;
+    Gid group = group_of(*here);
     if (!ipv4) CHECK(parse_gid("ff12::1:3:1", group));
     CHECK(here->join_group(group).ok());
     CHECK(there->join_group(group).ok());

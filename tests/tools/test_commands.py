@@ -98,13 +98,14 @@ def test_demo_fails_if_one_byte_is_wrong(
 
 
 def test_devinfo_in_the_terms_of_ibv_devinfo(
-    run_json: RunJson, capsys: pytest.CaptureFixture[str]
+    run_json: RunJson, capsys: pytest.CaptureFixture[str], free_address: Callable[[], str]
 ) -> None:
-    status, out = run_json("devinfo", "127.77.1.2")
+    address = free_address()
+    status, out = run_json("devinfo", address)
     assert status == 0
     (port,) = out["ports"]
     assert port["state"] == "PORT_ACTIVE (4)"
-    assert port["gids"]["0"] == "::ffff:127.77.1.2, RoCE v2"
+    assert port["gids"]["0"] == f"::ffff:{address}, RoCE v2"
     assert out["max_qp_wr"] > 0
     assert main(["devinfo"]) == 0
     text = capsys.readouterr().out
@@ -122,10 +123,13 @@ def test_devinfo_in_the_terms_of_ibv_devinfo(
     assert re.search(r"GID\[ *0\]:\s+::ffff:127\.", text)
 
 
-def test_an_address_that_is_taken_is_named(run_json: RunJson) -> None:
+def test_an_address_that_is_taken_is_named(
+    run_json: RunJson, free_address: Callable[[], str]
+) -> None:
+    address = free_address()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
-        holder.bind(("127.77.3.4", 4791))
-        status, out = run_json("devinfo", "127.77.3.4")
+        holder.bind((address, 4791))
+        status, out = run_json("devinfo", address)
     assert status == 1
     assert "4791" in out["error"]
 

@@ -68,7 +68,9 @@ def main() -> None:
         socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
     except OSError as error:
         assert error.errno == errno.EAFNOSUPPORT
-    with hca.open() as a, hca.open("127.88.0.1") as b:
+    with hca.open() as once:
+        address = str(once.gid.ip)
+    with hca.open() as a, hca.open(address) as b:
         assert a.query_port().state.name == "ACTIVE"
         queue_pairs = []
         for device in (a, b):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import socket
@@ -54,10 +55,15 @@ def is_running(process: int) -> bool:
 
 
 def free_port() -> int:
-    """A port of TCP that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of TCP that nobody else is given until these tests end.
+
+    Who says SO_REUSEADDR, as the programs do, may listen on it all the same.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    atexit.register(holder.close)
+    return int(holder.getsockname()[1])
 
 
 def run_both_ends(*command: str, options: tuple[str, ...] = ()) -> str:
