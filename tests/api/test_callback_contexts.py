@@ -36,8 +36,9 @@ def test_direct_starts_no_thread_and_gets_no_event() -> None:
         while len(told.wr_ids) < 2:
             hca.process_cq_direct(cq)
         assert told.threads == {threading.get_ident()}
-        assert threading.enumerate() == python
-        assert native_threads() == native
+        # Threads of before may end: one that Python has joined is still there for a moment.
+        assert set(threading.enumerate()) <= set(python)
+        assert native_threads() <= native
         assert not select.select([cq.channel.fileno()], [], [], 0)[0]
         assert cq.channel.poll_event() is None
 

@@ -106,7 +106,8 @@ def test_refusals(
     with pytest.raises(VerbsError, match=text) as refused:
         host.pd.alloc_mr_buffer(size, **options)
     assert number in (None, refused.value.errno)
-    assert set(os.listdir("/proc/self/fd")) == before
+    # What others have left may be collected meanwhile.
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def resident_pages(address: int) -> int:

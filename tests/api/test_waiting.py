@@ -66,7 +66,8 @@ def test_a_cancelled_wait_leaves_nothing_behind(pipe: tuple[int, int]) -> None:
         waiter.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiter
-        assert set(os.listdir("/proc/self/fd")) == open_before
+        # What others have left may be collected meanwhile.
+        assert set(os.listdir("/proc/self/fd")) <= open_before
         os.write(pipe[1], b"x")
         await wait_readable(pipe[0])
 
