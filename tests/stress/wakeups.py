@@ -23,6 +23,8 @@ from . import wakeups_consumer, wakeups_producer
 from .wakeups_ledger import Ledger
 
 CONSUMERS = ("thread", "add_reader", "asyncio", "trio")
+# Until the first completion: both processes have to start.
+START_PATIENCE_S = 60.0
 
 
 def watch(ledger: Ledger, processes: list[Any], completions: int, patience_s: float) -> str:
@@ -34,7 +36,7 @@ def watch(ledger: Ledger, processes: list[Any], completions: int, patience_s: fl
         for process in processes:
             if process.exitcode not in (None, 0):
                 return f"{process.name} ended with {process.exitcode}"
-        if time.monotonic() - changed > patience_s:
+        if time.monotonic() - changed > (patience_s if consumed else START_PATIENCE_S):
             if ledger.delivered > consumed:
                 return (
                     f"LOST WAKE-UP: {ledger.delivered - consumed} completions wait, and nobody "

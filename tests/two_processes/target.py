@@ -10,22 +10,22 @@ import softhca as hca
 from softhca import QPInfo, QPType
 
 
-def compute(seconds: float) -> int:
-    """Holds the GIL in a pure Python loop for so long; returns how far it got."""
-    until = time.monotonic() + seconds
+def compute(memory: bytearray) -> int:
+    """Holds the GIL in a pure Python loop until a peer writes the last byte; returns its turns."""
     rounds = 0
-    while time.monotonic() < until:
+    while not memory[-1]:
         rounds += sum(range(200)) & 1 | 1
     return rounds
 
 
 def main() -> None:
+    content = bytearray(1 << 16)
     with (
         hca.open() as device,
         device.alloc_pd() as pd,
         device.create_cq(16) as cq,
         pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq, max_send_wr=4, max_recv_wr=4) as qp,
-        pd.reg_mr(bytearray(1 << 16)) as memory,
+        pd.reg_mr(content) as memory,
     ):
         reply = {"info": qp.info().to_bytes().hex(), "remote": memory.remote().to_bytes().hex()}
         print(json.dumps(reply), flush=True)
@@ -35,8 +35,7 @@ def main() -> None:
             order = json.loads(line)
             if "compute" in order:
                 print(json.dumps({"computing": True}), flush=True)
-                rounds = compute(order["compute"])
-                print(json.dumps({"rounds": rounds, "until": time.monotonic()}), flush=True)
+                print(json.dumps({"rounds": compute(content)}), flush=True)
             else:
                 print(json.dumps({"cpu": time.process_time()}), flush=True)
 

@@ -386,7 +386,7 @@ if not child:
     for _ in range(2000):
         os.close(os.open(path, os.O_RDONLY))
     os._exit(0)
-read = set()
+read = {os.pread(counter, 100, 0)}
 while os.waitpid(child, os.WNOHANG) == (0, 0):
     read.add(os.pread(counter, 100, 0))
 print(read)

@@ -56,7 +56,8 @@ def connect(number):
     attr.ah_attr = AHAttr(gr=route, is_global=1, port_num=1)
     attr.max_rd_atomic = attr.max_dest_rd_atomic = 1
     attr.min_rnr_timer, attr.path_mtu = 12, e.IBV_MTU_1024
-    attr.timeout, attr.retry_cnt, attr.rnr_retry = 10, 3, 0
+    # Half a second: a peer that gets no processor is no dead one.
+    attr.timeout, attr.retry_cnt, attr.rnr_retry = 14, 7, 0
     qp.to_rts(attr)
 
 def move(opcode, address, rkey):
