@@ -10,8 +10,9 @@ from hypothesis import settings
 
 import softhca as hca
 
-# No deadline: a busy machine is not a failing test. A failure prints what reproduces it.
-settings.register_profile("softhca", deadline=None, print_blob=True)
+# No deadline: a busy machine is not a failing test. A failure prints what reproduces it, so that
+# nothing need be kept in the checkout, which may be read-only.
+settings.register_profile("softhca", deadline=None, print_blob=True, database=None)
 settings.load_profile("softhca")
 
 # Who starts the tests in the background of a shell script has them ignore these, and so what they
