@@ -23,20 +23,21 @@ from . import wakeups_consumer, wakeups_producer
 from .wakeups_ledger import Ledger
 
 CONSUMERS = ("thread", "add_reader", "asyncio", "trio")
-# Until the first completion: both processes have to start.
+# Until the first message is delivered: both processes have to start.
 START_PATIENCE_S = 60.0
 
 
 def watch(ledger: Ledger, processes: list[Any], completions: int, patience_s: float) -> str:
     """Waits for the end; returns what went wrong, or nothing."""
-    consumed, changed = -1, time.monotonic()
+    consumed, has_begun, changed = 0, False, time.monotonic()
     while ledger.consumed < completions:
-        if ledger.consumed != consumed:
-            consumed, changed = ledger.consumed, time.monotonic()
+        if (ledger.consumed, ledger.delivered > 0) != (consumed, has_begun):
+            consumed, has_begun = ledger.consumed, ledger.delivered > 0
+            changed = time.monotonic()
         for process in processes:
             if process.exitcode not in (None, 0):
                 return f"{process.name} ended with {process.exitcode}"
-        if time.monotonic() - changed > (patience_s if consumed else START_PATIENCE_S):
+        if time.monotonic() - changed > (patience_s if has_begun else START_PATIENCE_S):
             if ledger.delivered > consumed:
                 return (
                     f"LOST WAKE-UP: {ledger.delivered - consumed} completions wait, and nobody "
