@@ -389,6 +389,8 @@ def test_perf_without_matplotlib_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, run_json: RunJson
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    # Another test may have had it imported.
+    monkeypatch.delitem(sys.modules, "softhca.tools.plot", raising=False)
     status, out = run_json("perf", "read_lat", "--self", "--plot", "x.png")
     assert status == 2
     assert "softhca[plot]" in out["error"]
