@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,11 +58,12 @@ class Serving:
 
 
 @pytest.fixture
-def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Sockets and trees lie here alone."""
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    return tmp_path
+def own_directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Sockets and trees lie here alone; of a socket, the whole path has to fit into 107 bytes."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", place)
+        monkeypatch.setenv("TMPDIR", place)
+        yield Path(place)
 
 
 @pytest.fixture
