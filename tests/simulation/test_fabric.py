@@ -245,6 +245,15 @@ def test_what_a_test_prints_says_what_it_is() -> None:
         assert repr(Wire()) == "<Wire of 0 devices at 0 ns>"
 
 
+def test_a_closed_fabric_has_no_new_hosts() -> None:
+    with Fabric() as fabric:
+        fabric.host()
+    for add in (fabric.host, lambda: fabric.hosts(1), lambda: Pair(fabric)):
+        with pytest.raises(hca.VerbsError, match=r"fabric: is closed \(EINVAL\)"):
+            add()
+    assert len(fabric.devices) == 1
+
+
 def test_addresses_are_unique() -> None:
     with Fabric() as fabric:
         fabric.host(gid="10.9.9.9")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from softhca.testing.races import MemoryWatch
 from softhca.testing.virtual_time import VirtualTime
 from softhca.verbs.checks import unsigned
 from softhca.verbs.device import Device
+from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GIDLike
 
 E = TypeVar("E")
@@ -68,6 +70,7 @@ class Fabric(VirtualTime):
         super().__init__(native, seed, link)
         self.faults = FabricFaults(self)
         self._kept: list[Any] = []
+        self._closed = False
         self._checked_records = 0
         self._invariants = Invariants()
 
@@ -87,6 +90,9 @@ class Fabric(VirtualTime):
     def host(
         self, name: str | None = None, *, gid: GIDLike | None = None, **options: Any
     ) -> Device:
+        if self._closed:
+            # Nobody would close its device any more.
+            raise VerbsError(errno.EINVAL, "fabric", None, "is closed")
         device = super().host(name, gid=gid, **options)
         if self._watch is not None:
             self._watch.add(device)
@@ -142,7 +148,8 @@ class Fabric(VirtualTime):
         return kept
 
     def close(self) -> None:
-        """Closes all devices and what was made from them."""
+        """Closes all devices and what was made from them; there are no more hosts from then on."""
+        self._closed = True
         for device in self.devices:
             if not device.closed:
                 device.adapter.set_idle(None)

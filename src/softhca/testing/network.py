@@ -90,7 +90,8 @@ class Network(ABC):
             options: As for `open_simulated`: mtu, icrc, limits, retry_early, windows, dcqcn.
 
         Raises:
-            VerbsError: EADDRINUSE, if another host has the address.
+            VerbsError: EADDRINUSE, if another host has the address; EINVAL, once the fabric is
+                closed.
         """
         number = len(self.devices)
         address = gid if gid is not None else self._free_address(number + 1)
