@@ -151,6 +151,19 @@ def test_create_ah(host: Host, fields: dict[str, Any], argument: str) -> None:
     refused(lambda: host.pd.create_ah(hca.AHAttr(**fields)), argument)
 
 
+@pytest.mark.parametrize("address", ["::", "nowhere", b"short"])
+def test_an_address_alone_is_named_as_the_argument_it_is(host: Host, address: str | bytes) -> None:
+    qp = host.qp(QPType.UD)
+    for call, argument in (
+        (lambda: host.pd.create_ah(address), "destination"),
+        (lambda: qp.attach_mcast(address), "group"),
+        (lambda: qp.detach_mcast(address), "group"),
+    ):
+        with pytest.raises(VerbsError, match=r"\(EINVAL\)$") as one:
+            call()
+        assert (one.value.argument, one.value.value) == (argument, address)
+
+
 def test_queries_beyond_the_tables(device: hca.Device) -> None:
     refused(lambda: device.query_port(2), "port")
     refused(lambda: device.query_gid(1, 16), "index")
@@ -342,9 +355,9 @@ def test_wrong_things_in_a_list(host: Host) -> None:
 
 def test_attach_mcast(host: Host) -> None:
     datagrams, reliable = host.qp(QPType.UD), host.qp()
-    refused(lambda: datagrams.attach_mcast("10.0.0.1"), "gid")
+    refused(lambda: datagrams.attach_mcast("10.0.0.1"), "group")
     refused(lambda: reliable.attach_mcast("239.0.0.1"), "qp_type")
-    refused(lambda: datagrams.detach_mcast("239.0.0.1"), "gid")
+    refused(lambda: datagrams.detach_mcast("239.0.0.1"), "group")
 
 
 def test_array_of_numbers_is_a_buffer_of_bytes(host: Host) -> None:

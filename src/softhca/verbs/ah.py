@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from softhca.verbs.attributes import AHAttr
-from softhca.verbs.gid import GIDLike
+from softhca.verbs.gid import GIDLike, refused_as
 from softhca.verbs.lifetime import VerbsObject
 
 if TYPE_CHECKING:
@@ -20,9 +20,14 @@ class AH(VerbsObject):
     kind = "ah"
 
     def __init__(self, pd: PD, destination: AHAttr | GIDLike) -> None:
-        attr = destination if isinstance(destination, AHAttr) else AHAttr(dgid=destination)
         hca = pd._hca
-        self.handle: int = hca.create_ah(pd.handle, attr.to_native())
+        self.handle: int
+        if isinstance(destination, AHAttr):
+            self.handle = hca.create_ah(pd.handle, destination.to_native())
+        else:
+            with refused_as("destination", destination):
+                attr = AHAttr(dgid=destination)
+                self.handle = hca.create_ah(pd.handle, attr.to_native())
         super().__init__(hca, pd)
 
     def _destroy(self) -> None:

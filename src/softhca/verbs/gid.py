@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
@@ -61,6 +63,17 @@ class GID:
 
 
 GIDLike = GID | str | bytes | IPv4Address | IPv6Address
+
+
+@contextmanager
+def refused_as(argument: str, given: object) -> Iterator[None]:
+    """Lets what refuses a GID name the argument that it was given as, and its value."""
+    try:
+        yield
+    except VerbsError as error:
+        if error.argument not in ("gid", "dgid"):
+            raise
+        raise VerbsError(errno.EINVAL, argument, given, error.rule) from None
 
 
 def _raw_of(address: GIDLike) -> bytes:

@@ -18,7 +18,7 @@ from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
 from softhca.verbs.enums import QPState, QPType, SendFlags
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.gid import GID, GIDLike
+from softhca.verbs.gid import GID, GIDLike, refused_as
 from softhca.verbs.lifetime import VerbsObject, alive
 from softhca.verbs.mr import MR
 from softhca.verbs.mw import MW, BindInfo
@@ -359,18 +359,30 @@ class QP(AwaitedWork, VerbsObject):
     def attach_mcast(self, group: GIDLike) -> None:
         """Receives what is sent to a multicast group (ibv_attach_mcast). UD only.
 
+        Args:
+            group: Its address or GID.
+
         Raises:
             VerbsError: EINVAL, if it is no multicast address or the queue pair not of UD; ENOMEM,
                 above the device's limits.
         """
-        gid = GID(group)
-        self._hca.attach_mcast(self._qpn, gid.raw)
+        with refused_as("group", group):
+            gid = GID(group)
+            self._hca.attach_mcast(self._qpn, gid.raw)
         self._groups.add(gid)
 
     def detach_mcast(self, group: GIDLike) -> None:
-        """Leaves a group; a queue pair that is still in one cannot be closed."""
-        gid = GID(group)
-        self._hca.detach_mcast(self._qpn, gid.raw)
+        """Leaves a group; a queue pair that is still in one cannot be closed (ibv_detach_mcast).
+
+        Args:
+            group: Its address or GID.
+
+        Raises:
+            VerbsError: EINVAL, if the queue pair is not in it.
+        """
+        with refused_as("group", group):
+            gid = GID(group)
+            self._hca.detach_mcast(self._qpn, gid.raw)
         self._groups.discard(gid)
 
     def __repr__(self) -> str:
