@@ -132,9 +132,10 @@ class Responder {
   Step check_psn(const Packet& packet);
   Step check_sequence(const Packet& packet);
   Step check_operation(const Packet& packet);
-  Step check_length(const Packet& packet);
   Step check_resources(const Packet& packet);
+  Step check_length(const Packet& packet);
   Step check_access(const Packet& packet);
+  Step check_receive(const Packet& packet);
 
   // Execution (responder.cpp).
   Step execute(const Packet& packet);

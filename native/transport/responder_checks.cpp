@@ -41,9 +41,9 @@ void Responder::on_reliable(const Packet& packet) {
   }
   using Check = Step (Responder::*)(const Packet&);
   static constexpr Check kChecks[] = {
-      &Responder::check_psn,    &Responder::check_sequence, &Responder::check_operation,
-      &Responder::check_length, &Responder::check_access,   &Responder::check_resources,
-      &Responder::execute,
+      &Responder::check_psn,       &Responder::check_sequence, &Responder::check_operation,
+      &Responder::check_resources, &Responder::check_length,   &Responder::check_access,
+      &Responder::check_receive,   &Responder::execute,
   };
   for (const Check check : kChecks) {
     if ((this->*check)(packet) == Step::STOP) {
@@ -116,6 +116,17 @@ Responder::Step Responder::check_operation(const Packet& packet) {
                         {Reason::QP_MISSING_RIGHT, packet.reth.rkey, 0, 0});
 }
 
+// Who asks for more READs and atomics than was agreed on hears that, whatever the key.
+Responder::Step Responder::check_resources(const Packet& packet) {
+  if (!packet.info->has(kReadRequest | kTakesAtomicResource)) {
+    return Step::CONTINUE;
+  }
+  if (!resources_.empty() && !owes_answer(next_resource_)) {
+    return Step::CONTINUE;
+  }
+  return refuse_request(NakCode::INVALID_REQUEST, {Reason::TOO_MANY_READS, 0, 0, 0});
+}
+
 Responder::Step Responder::check_length(const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
   const std::uint64_t payload = packet.payload_bytes();
@@ -146,22 +157,6 @@ Responder::Step Responder::check_length(const Packet& packet) {
   return refuse_request(NakCode::INVALID_REQUEST, {Reason::BAD_LENGTH, 0, 0, payload});
 }
 
-Responder::Step Responder::check_resources(const Packet& packet) {
-  const OpcodeInfo& info = *packet.info;
-  const bool consumes =
-      (info.has(kSend) && info.has(kFirst | kOnly)) || (info.has(kWrite) && info.has(kHasImmDt));
-  if (consumes && !has_receive_ && !take_receive(packet)) {
-    return Step::STOP;
-  }
-  if (info.has(kReadRequest | kTakesAtomicResource)) {
-    const bool room = !resources_.empty() && !owes_answer(next_resource_);
-    if (!room) {
-      return refuse_request(NakCode::INVALID_REQUEST, {Reason::TOO_MANY_READS, 0, 0, 0});
-    }
-  }
-  return Step::CONTINUE;
-}
-
 Responder::Step Responder::check_access(const Packet& packet) {
   const OpcodeInfo& info = *packet.info;
   AccessFault fault;
@@ -188,6 +183,14 @@ Responder::Step Responder::check_access(const Packet& packet) {
   }
   qp_.count(&Counters::resp_remote_access_errors);
   return refuse_request(NakCode::REMOTE_ACCESS_ERROR, fault);
+}
+
+Responder::Step Responder::check_receive(const Packet& packet) {
+  const OpcodeInfo& info = *packet.info;
+  const bool consumes =
+      (info.has(kSend) && info.has(kFirst | kOnly)) || (info.has(kWrite) && info.has(kHasImmDt));
+  const bool ready = !consumes || has_receive_ || take_receive(packet);
+  return ready ? Step::CONTINUE : Step::STOP;
 }
 
 }  // namespace softhca

@@ -361,6 +361,15 @@ def test_9_7_5_without_responder_resources_every_read_and_atomic_is_refused(host
     assert qp.state == QPState.ERR
 
 
+@pytest.mark.parametrize("fields", [{"rkey": 0x7FFFFF00}, {"skip": 1 << 20}])
+def test_9_7_4_resources_are_looked_at_before_the_key(host, fields):
+    """Who may ask for no READ hears so, and not that there were something wrong with the key."""
+    qp, peer = connect(host, rq_psn=0, max_dest_rd_atomic=0)
+    ask(peer, host.memory(64), 0, 1, **fields)
+    assert peer.answers() == [(0, NAK_INVALID)]
+    assert (EventType.QP_REQ_ERR, qp.qpn) in host.events()
+
+
 def test_9_7_5_answered_reads_give_their_resources_back(host):
     _, peer = connect(host, rq_psn=0, max_dest_rd_atomic=1)
     memory = host.memory(64)

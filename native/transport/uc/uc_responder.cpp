@@ -31,7 +31,7 @@ void Responder::on_unreliable(const Packet& packet) {
   using Check = Step (Responder::*)(const Packet&);
   static constexpr Check kChecks[] = {
       &Responder::check_sequence, &Responder::check_operation, &Responder::check_length,
-      &Responder::check_access,   &Responder::check_resources, &Responder::execute,
+      &Responder::check_access,   &Responder::check_receive,   &Responder::execute,
   };
   for (const Check check : kChecks) {
     if ((this->*check)(packet) == Step::STOP) {
