@@ -63,12 +63,6 @@ KERNEL = (
     ),
     Known(" limit ", " limit 4294967295$", r" limit \d+$", "no limit is higher than its queue"),
     Known("^post_srq", " limit 4294967295$", r" limit \d+$", "no limit is higher than its queue"),
-    Known(
-        "^reg_mr access [0-9a-f]*[2367abef][0-9a-f] ",
-        "^0$",
-        "^EINVAL$",
-        "the first byte of a zero-based region is 0",
-    ),
     Known("^dereg_mr", "^EINVAL$", "^EBUSY$", "a region with windows is busy (ibv_dereg_mr(3))"),
     Known(
         "local_inv|LOCAL_INV| posts ",

@@ -34,7 +34,9 @@ class ProgramMR(VerbsObject):
 
     def __init__(self, pd: PD, call: Call, request: Fields, access: int) -> None:
         asked, hca = call.asked, call.context.device.hca
-        where = (request.length, request.hca_va, access)
+        # What libraries give as the first byte is the memory's address, whatever the rights.
+        first = 0 if access & Access.ZERO_BASED else request.hca_va
+        where = (request.length, first, access)
         # By the thread that asks: the first one of its process may have ended.
         writes = bool(access & _WRITES)
         shared = shared_mapping_of(asked.task, request.start, request.length, writes)
@@ -47,7 +49,7 @@ class ProgramMR(VerbsObject):
         self.lkey = info.lkey
         self.rkey = info.rkey
         self.length = request.length
-        self.iova = request.hca_va
+        self.iova = first
         super().__init__(pd._hca, pd)
 
     def _destroy(self) -> None:
