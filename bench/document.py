@@ -31,7 +31,7 @@ two readings the probe moved by more than 10 % were thrown away, and the tables 
 | g | half a round trip of a cache line between the two processors, in C |
 | r | a ring in C, 64 bytes beside a sequence number, each announced on its own |
 | m | memcpy of the size, in large pages |
-| v | process_vm_readv of the size |
+| v | process_vm_readv of the size, between the buffers of softhca's own turn |
 | u | half a round trip of bare UDP datagrams over loopback, both sides spinning, in C |
 | s | a stream of bare UDP datagrams of the payload in trains (UDP_SEGMENT, UDP_GRO), in C |
 """

@@ -57,7 +57,6 @@ _PROGRAMS = {
     "g": ("cache_line", 50_000),
     "r": ("ring", 1_000_000),
     "m": ("copy", 128 << 20),
-    "v": ("cross_copy", 128 << 20),
     "u": ("udp_round_trip", 3000),
     "s": ("udp_stream", 32 << 20),
 }
@@ -66,10 +65,10 @@ _PROGRAMS = {
 def probe(letter: str, size: int = 64) -> tuple[str, Callable[[], float]]:
     """The letter, and how to read the probe for messages of that size.
 
-    c is not among them: it is an extension that the process of the measurement calls.
+    c and v are not among them: these are extensions that the processes of the measurement call.
     """
     name, work = _PROGRAMS[letter]
-    count = max(work // size, 4) if letter in "ms" or letter == "v" else work
+    count = max(work // size, 4) if letter in "ms" else work
     if letter == "s":
         count = min(count, 200_000)
     program = _program(name)

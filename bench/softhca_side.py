@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import mmap
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import softhca as hca
+from bench.build import probe_module
 from bench.fast_calls import Poll, check, open_device, poll_of, room_for
 
 Post = Callable[[hca.SendRequest], None]
@@ -177,6 +179,16 @@ class Side:
                 done += taken
                 check(went, taken)
         return pair.size * count / (time.perf_counter() - start)
+
+    def place_of_source(self, key: str) -> tuple[int, int]:
+        """The process, and the address of what the pair sends there."""
+        return os.getpid(), self.pairs[key].source.addr
+
+    def bare_copy(self, key: str, process: int, address: int, count: int) -> float:
+        """Bytes a second of bare process_vm_readv of the other side's source into the target."""
+        pair = self.pairs[key]
+        read_often = probe_module("cross_copy").read_often
+        return pair.size * count / read_often(process, address, pair.target.addr, pair.size, count)
 
     def _receive(self, pair: Pair, count: int) -> None:
         """Takes so many messages, and posts their receives again, a list at a time."""

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from bench.two_sides import SideError, TwoSides
 
 
+def _copier(op: str) -> int:
+    """The side that the bytes come to, which fetches them."""
+    return 0 if op == "READ" else 1
+
+
 class SofthcaSides(TwoSides):
     """Two processes with an adapter each.
 
@@ -44,7 +49,12 @@ class SofthcaSides(TwoSides):
         """Bytes a second."""
         return self.measured("stream", key, op, count, window)
 
+    def bare_copies(self, key: str, op: str, count: int) -> float:
+        """Probe v: bytes a second between the buffers of such a stream, by the kernel alone."""
+        process, address = self.tell(1 - _copier(op), "place_of_source", key)
+        return float(self.tell(_copier(op), "bare_copy", key, process, address, count))
+
     def verify(self, key: str, op: str) -> None:
         """Raises SideError unless the bytes of the stream are where they belong."""
-        if not self.tell(0 if op == "READ" else 1, "was_filled", key):
+        if not self.tell(_copier(op), "was_filled", key):
             raise SideError(f"the bytes of {key} have not arrived")
