@@ -188,7 +188,8 @@ class Side:
         """Bytes a second of bare process_vm_readv of the other side's source into the target."""
         pair = self.pairs[key]
         read_often = probe_module("cross_copy").read_often
-        return pair.size * count / read_often(process, address, pair.target.addr, pair.size, count)
+        spent = float(read_often(process, address, pair.target.addr, pair.size, count))
+        return pair.size * count / spent
 
     def _receive(self, pair: Pair, count: int) -> None:
         """Takes so many messages, and posts their receives again, a list at a time."""
