@@ -37,6 +37,19 @@ def has_pyverbs() -> bool:
 needs_pyverbs = pytest.mark.skipif(not has_pyverbs(), reason="not installed: python3-pyverbs")
 
 
+needs_verbs_headers = pytest.mark.skipif(
+    shutil.which("cc") is None or not Path("/usr/include/infiniband/verbs.h").exists(),
+    reason="not installed: a C compiler and libibverbs-dev",
+)
+
+
+def compiled(name: str, into: Path) -> str:
+    """Builds a program of libibverbs, of <name>.c beside this file."""
+    source, program = Path(__file__).with_name(f"{name}.c"), into / name
+    subprocess.run(["cc", "-O2", "-o", program, source, "-libverbs", "-lpthread"], check=True)
+    return str(program)
+
+
 def wait_until(condition: Callable[[], object]) -> None:
     """Waits for a condition, and fails if it takes too long."""
     deadline = time.monotonic() + _LONGEST_SECONDS

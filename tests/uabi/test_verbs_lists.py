@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from .programs import needs_verbs_headers
 from .verbs_compare import compare
 
 SEED = 1
 CASES = 64  # Four of each kind.
 
 
-@pytest.mark.skipif(
-    shutil.which("cc") is None or not Path("/usr/include/infiniband/verbs.h").exists(),
-    reason="not installed: a C compiler and libibverbs-dev",
-)
+@needs_verbs_headers
 def test_every_mode_says_the_same() -> None:
     program = str(Path(__file__).with_name("verbs_lists.py"))
     modes = ("--mode", "written", "--mode", "write-abi")

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
-
-from .programs import run_under
-
-SOURCE = Path(__file__).with_name("zero_based.c")
+from .programs import compiled, needs_verbs_headers, run_under
 
 
-@pytest.mark.skipif(
-    shutil.which("cc") is None or not Path("/usr/include/infiniband/verbs.h").exists(),
-    reason="not installed: a C compiler and libibverbs-dev",
-)
+@needs_verbs_headers
 def test_both_keys_of_a_zero_based_region_count_from_its_first_byte(tmp_path: Path) -> None:
-    program = tmp_path / "zero_based"
-    subprocess.run(["cc", "-O2", "-o", program, SOURCE, "-libverbs"], check=True)
-    assert run_under(str(program)).stdout == "success: from an offset to an offset\n"
+    program = compiled("zero_based", tmp_path)
+    assert run_under(program).stdout == "success: from an offset to an offset\n"
