@@ -23,6 +23,8 @@ inline constexpr std::uint64_t kSourceIova = 0x10000;
 inline constexpr std::uint64_t kTargetIova = 0x20000;
 inline constexpr std::size_t kBytes = 8192;
 inline constexpr std::uint32_t kDepth = 40;
+// Room for all that both queues can hold; a completion queue that overflowed once is lost for good.
+inline constexpr std::uint32_t kCompletions = 4 * kDepth;
 
 class Nobody final : public Observer {
  public:
@@ -153,7 +155,7 @@ struct End {
   void open(Adapter& on) {
     adapter = &on;
     pd = on.alloc_pd().value;
-    cq = on.create_cq(64).value;
+    cq = on.create_cq(kCompletions).value;
     for (std::size_t i = 0; i < kBytes; ++i) source[i] = static_cast<std::uint8_t>(i * 7);
     source_mr = on.reg_mr(pd, address(source), kBytes, kSourceIova, 0).value;
     target_mr = on.reg_mr(pd, address(target), kBytes, kTargetIova, 0xf).value;

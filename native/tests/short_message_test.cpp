@@ -201,8 +201,8 @@ class Comparison {
   }
 
   void compare_completions(const End& one, const End& other) {
-    std::vector<Completion> mine(64);
-    std::vector<Completion> theirs(64);
+    std::vector<Completion> mine(kCompletions);
+    std::vector<Completion> theirs(kCompletions);
     mine.resize(one.adapter->poll_cq(one.cq, mine).value);
     theirs.resize(other.adapter->poll_cq(other.cq, theirs).value);
     CHECK_EQ(mine.size(), theirs.size());
