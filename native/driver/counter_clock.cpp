@@ -46,7 +46,10 @@ std::uint64_t CounterClock::look() {
   const Moment last = last_;
   last_ = now;
   trusted_counts_ = 0;
-  if (rate_ != 0 && (now.count - before) * rate_ >> kRateBits > kInterruptedNs) {
+  // While nobody knows how fast the counter is, only the clock tells how long the look took.
+  const std::uint64_t took_ns =
+      rate_ != 0 ? (now.count - before) * rate_ >> kRateBits : clock_ns_() - now.ns;
+  if (took_ns > kInterruptedNs) {
     // Which moment the count belongs to is not known.
     last_.ns = 0;
     return now.ns;
