@@ -177,8 +177,8 @@ Result<bool> Driver::next_event(AsyncEvent& event) {
   return taken;
 }
 
-void Driver::meet(const Gid& gid) {
-  if (neighbourhood_ && usable().ok()) neighbourhood_->meet(gid);
+void Driver::meet(const Gid& gid, int answer_ms) {
+  if (neighbourhood_ && usable().ok()) neighbourhood_->meet(gid, answer_ms);
 }
 
 // For what is rare and must happen, such as joining a group; the wait is as long as a few rounds.

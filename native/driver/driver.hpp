@@ -112,7 +112,7 @@ class Driver {
 
   // Makes the acquaintance of the adapter with this address, if it is one of this host and user.
   // For a call that connects a queue pair to it; waits a little.
-  void meet(const Gid& gid);
+  void meet(const Gid& gid, int answer_ms = Neighbourhood::kAnswerMs);
 
   // The caller is a predicate or script of this adapter's faults, and the adapter waits for it.
   bool asks_caller() const {

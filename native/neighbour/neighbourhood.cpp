@@ -24,9 +24,7 @@
 namespace softhca {
 namespace {
 
-// A neighbour answers at once, if its process runs at all. Until then packets take the network.
-constexpr int kAnswerMs = 250;
-// One that did not is not asked again for so long.
+// A neighbour that did not answer is not asked again for so long.
 constexpr std::uint64_t kSilenceNs = 1'000'000'000;
 constexpr int kBacklog = 64;
 constexpr int kRecordsAtOnce = 64;
@@ -126,7 +124,7 @@ bool Neighbourhood::can_read(pid_t pid, const NeighbourMessage& message) const {
          std::memcmp(read, &message.token, sizeof read) == 0;
 }
 
-void Neighbourhood::meet(const Gid& gid) {
+void Neighbourhood::meet(const Gid& gid, int answer_ms) {
   if (gid == own_) return;
   const std::lock_guard meeting_one(meeting_);
   {
@@ -147,7 +145,7 @@ void Neighbourhood::meet(const Gid& gid) {
   }
   Neighbour::Meeting meeting;
   meeting.peer = gid;
-  if (!peer_process(socket.get(), meeting.pid) || !greet(socket.get(), meeting)) {
+  if (!peer_process(socket.get(), meeting.pid) || !greet(socket.get(), meeting, answer_ms)) {
     silent_.push_back({gid, now_ns + kSilenceNs});
     return;
   }
@@ -155,7 +153,7 @@ void Neighbourhood::meet(const Gid& gid) {
   settle_down(std::move(meeting));
 }
 
-bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting) {
+bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting, int answer_ms) {
   meeting.made_here = true;
   meeting.segment = std::make_unique<SharedSegment>();
   if (meeting.segment->create() != 0 ||
@@ -165,7 +163,7 @@ bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting) {
   pollfd answered{socket, POLLIN, 0};
   NeighbourMessage message;
   std::vector<FileDescriptor> fds;
-  if (poll(&answered, 1, kAnswerMs) <= 0 || receive_message(socket, message, fds) != 0 ||
+  if (poll(&answered, 1, answer_ms) <= 0 || receive_message(socket, message, fds) != 0 ||
       message.kind != MessageKind::WELCOME || message.gid != meeting.peer || fds.size() != 1 ||
       !is_bell(fds[0].get())) {
     return false;

@@ -27,9 +27,12 @@ class Neighbourhood final : public LocalPaths {
                                              Adapter& adapter);
   ~Neighbourhood() override;
 
+  // A neighbour answers at once, if its process runs at all. Until then packets take the network.
+  static constexpr int kAnswerMs = 250;
+
   // Makes the acquaintance of whoever has this address on this host, if somebody has. Waits a
   // little for an answer. The adapter is not locked; thread-safe.
-  void meet(const Gid& gid);
+  void meet(const Gid& gid, int answer_ms = kAnswerMs);
 
   // Whether there is any neighbour. Needs no lock.
   bool is_inhabited() const { return inhabited_.load(std::memory_order_relaxed); }
@@ -64,7 +67,7 @@ class Neighbourhood final : public LocalPaths {
   void accept_all();
   void answer(FileDescriptor socket);
   void settle_down(Neighbour::Meeting meeting);
-  bool greet(int socket, Neighbour::Meeting& meeting);
+  bool greet(int socket, Neighbour::Meeting& meeting, int answer_ms);
   NeighbourMessage card(MessageKind kind) const;
   bool can_read(pid_t pid, const NeighbourMessage& message) const;
   void remove_gone(int fd);

@@ -9,11 +9,9 @@
 
 #include "driver/open_device.hpp"
 #include "tests/check.hpp"
+#include "tests/patience.hpp"
 
 namespace softhca::testing {
-
-// Long enough for a loaded machine; only a failure waits for it.
-inline constexpr std::uint64_t kPatienceNs = 20'000'000'000;
 
 struct DriverHost {
   OpenedDevice device;

@@ -27,7 +27,7 @@ using Bytes = std::vector<std::uint8_t>;
 
 bool wait_readable(int fd) {
   pollfd waited{fd, POLLIN, 0};
-  return ::poll(&waited, 1, static_cast<int>(kPatienceNs / 1'000'000)) == 1;
+  return ::poll(&waited, 1, kPatienceMs) == 1;
 }
 
 // Writes `size` bytes from a to b and reads them back, while b's owner makes no call.

@@ -47,7 +47,7 @@ FileDescriptor local_socket() {
 
 void wait_for(int fd) {
   pollfd waited{fd, POLLIN, 0};
-  CHECK_EQ(poll(&waited, 1, 20'000), 1);
+  CHECK_EQ(poll(&waited, 1, kPatienceMs), 1);
 }
 
 NeighbourMessage card(MessageKind kind, const Gid& gid) {
@@ -97,7 +97,7 @@ bool answer_is_welcome(int bell) {
     CHECK_EQ(send_message(asked.get(), card(MessageKind::WELCOME, own), {bell}), 0);
     wait_for(asked.get());  // It agrees, or goes.
   });
-  guest.neighbours->meet(own);
+  guest.neighbours->meet(own, kPatienceMs);
   const bool welcome = guest.neighbours->is_inhabited();
   guest.go();
   host.join();

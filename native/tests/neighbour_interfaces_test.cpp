@@ -7,6 +7,7 @@
 
 #include "neighbour/neighbourhood.hpp"
 #include "tests/check.hpp"
+#include "tests/patience.hpp"
 
 namespace softhca::testing {
 namespace {
@@ -58,7 +59,7 @@ void look_for(Host& one, Host& other, Host& another) {
       another.neighbours->serve();
     }
   });
-  one.neighbours->meet(other.local.gid);
+  one.neighbours->meet(other.local.gid, kPatienceMs);
   looked.store(true);
   server.join();
 }

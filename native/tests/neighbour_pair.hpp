@@ -20,9 +20,9 @@ struct NeighbourPair {
   std::pair<std::uint32_t, std::uint32_t> connect_another() {
     const std::uint32_t first = a.create_qp();
     const std::uint32_t second = b.create_qp();
-    a.driver().meet(b.gid());
+    a.driver().meet(b.gid(), kPatienceMs);
     a.connect(first, b.gid(), second);
-    b.driver().meet(a.gid());
+    b.driver().meet(a.gid(), kPatienceMs);
     b.connect(second, a.gid(), first);
     return {first, second};
   }

@@ -8,6 +8,7 @@
 
 #include "neighbour/neighbourhood.hpp"
 #include "tests/check.hpp"
+#include "tests/patience.hpp"
 
 namespace softhca::testing::sides {
 
@@ -93,7 +94,7 @@ inline void introduce(Side& one, Side& other) {
   std::thread server([&] {
     while (!met.load()) other.neighbours->serve();
   });
-  one.neighbours->meet(other.gid());
+  one.neighbours->meet(other.gid(), kPatienceMs);
   met.store(true);
   server.join();
   CHECK(one.neighbours->is_inhabited());
