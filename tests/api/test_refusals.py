@@ -379,6 +379,12 @@ def test_open_names_a_capture_that_cannot_be_written(tmp_path: Path) -> None:
         hca.open(faults=0.5)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("text", ["", "lo\0x"])
+def test_open_wants_names_that_are_some(text: str) -> None:
+    refused(lambda: hca.open(text), "address")
+    refused(lambda: hca.open(capture=text), "capture")
+
+
 def test_poll_wants_a_number(host: Host) -> None:
     refused(lambda: host.cq.poll(-1), "max_entries")
     assert host.cq.poll(0) == host.cq.poll(1 << 40) == []

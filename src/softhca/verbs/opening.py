@@ -68,11 +68,14 @@ def _stays_off_sockets(link: str | None) -> bool:
     return link == "auto"
 
 
-def _utf8(name: str, text: str) -> str:
+def _text(name: str, text: str) -> str:
+    """Text that the system takes as it is: it would end a name at a null character."""
     try:
         text.encode()
     except UnicodeEncodeError:
         raise VerbsError(errno.EINVAL, name, text, "must be UTF-8") from None
+    if not text or "\0" in text:
+        raise VerbsError(errno.EINVAL, name, text, "must be a name, without null characters")
     return text
 
 
@@ -135,11 +138,11 @@ def open(
         raise TypeError(f"faults must be softhca.testing.Faults, not {type(faults).__name__}")
     if address is not None:
         instance("address", address, str)
-        _utf8("address", address)
+        _text("address", address)
     send_faults, receive_faults, fault_seed = (
         faults.rates() if faults is not None else (_NO_FAULTS, _NO_FAULTS, 1)
     )
-    capture_path = _utf8("capture", os.fsdecode(capture)) if capture is not None else ""
+    capture_path = _text("capture", os.fsdecode(capture)) if capture is not None else ""
     try:
         hca = _adapter.Hca.open(
             address=address or "",
