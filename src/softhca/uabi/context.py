@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from softhca.uabi.channels import Channel
+from softhca.uabi.deserted import Swept
 from softhca.uabi.events import AsyncPipe
 from softhca.uabi.files import DeviceFile
 from softhca.uabi.objects import Objects
@@ -38,7 +39,8 @@ class Context:
         self.processes = Processes()
         self.is_initialized = False
         self.watch = -1
-        self._channels: dict[int, Channel] = {}
+        # By the inode of their pipe.
+        self._channels: Swept[int, Channel] = Swept(lambda _, channel: channel.is_deserted)
         self._async_pipes: list[AsyncPipe] = []
 
     def add_async_pipe(self, pipe: AsyncPipe) -> None:
@@ -47,10 +49,8 @@ class Context:
 
     def add_channel(self, channel: Channel) -> None:
         """Adds a completion channel, and drops those that nobody has any more."""
-        deserted = [inode for inode, one in self._channels.items() if one.is_deserted]
-        for inode in deserted:
-            self._channels.pop(inode).close()
-        self._channels[channel.inode] = channel
+        for deserted in self._channels.add(channel.inode, channel):
+            deserted.close()
 
     def channel_of(self, task: int, descriptor: int) -> Channel | None:
         """The completion channel that a descriptor of a program is."""
@@ -80,7 +80,7 @@ class Context:
         try:
             self.objects.destroy_all()
         finally:
-            for channel in self._channels.values():
+            for channel in self._channels:
                 channel.close()
             self._channels.clear()
             for pipe in self._async_pipes:

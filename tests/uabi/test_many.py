@@ -1,0 +1,54 @@
+"""Programs that have much of something, of which others shall not be the slower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import softhca
+from softhca.uabi.channels import Channel
+from softhca.uabi.supervisor import Supervisor
+
+from .programs import SYSTEM_PYTHON, needs_pyverbs
+
+# What the supervisor does while a program runs is seen from there.
+BEGIN = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from shared_memory import supervisor_of_this
+import mmap, os
+import pyverbs.enums as e
+from pyverbs.cq import CompChannel
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+
+context = Context(name="rxe0")
+pd = PD(context)
+supervisor = supervisor_of_this()
+"""
+
+CHANNELS = f"""{BEGIN}
+channels = [CompChannel(context) for _ in range(200)]
+os._exit(0)
+"""
+
+
+@needs_pyverbs
+def test_a_channel_is_not_looked_at_for_each_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    is_deserted = Channel.is_deserted.fget
+    assert is_deserted is not None
+
+    def look(channel: Channel) -> bool:
+        nonlocal looks
+        looks += 1
+        assert is_deserted is not None
+        return is_deserted(channel)
+
+    monkeypatch.setattr(Channel, "is_deserted", property(look))
+    with softhca.open() as device, Supervisor([device]) as supervisor:
+        words = [SYSTEM_PYTHON, "-c", CHANNELS]
+        assert supervisor.serve(supervisor.launch(SYSTEM_PYTHON, words)) == 0
+    assert looks <= 2 * 200
