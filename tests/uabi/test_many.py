@@ -10,7 +10,7 @@ import softhca
 from softhca.uabi.channels import Channel
 from softhca.uabi.supervisor import Supervisor
 
-from .programs import SYSTEM_PYTHON, needs_pyverbs
+from .programs import SYSTEM_PYTHON, needs_pyverbs, run_under
 
 # What the supervisor does while a program runs is seen from there.
 BEGIN = f"""
@@ -34,6 +34,25 @@ channels = [CompChannel(context) for _ in range(200)]
 os._exit(0)
 """
 
+PROCESSES = f"""{BEGIN}
+def held():
+    return len(os.listdir(f"/proc/{{supervisor}}/fd"))
+
+def run_processes():
+    for _ in range(40):
+        child = os.fork()
+        if not child:
+            MR(pd, 4096, e.IBV_ACCESS_LOCAL_WRITE).close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+
+run_processes()
+before = held()
+run_processes()
+print(before, held(), flush=True)
+os._exit(0)
+"""
+
 
 @needs_pyverbs
 def test_a_channel_is_not_looked_at_for_each_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +71,10 @@ def test_a_channel_is_not_looked_at_for_each_that_is_made(monkeypatch: pytest.Mo
         words = [SYSTEM_PYTHON, "-c", CHANNELS]
         assert supervisor.serve(supervisor.launch(SYSTEM_PYTHON, words)) == 0
     assert looks <= 2 * 200
+
+
+@needs_pyverbs
+def test_processes_that_have_ended_take_no_descriptors() -> None:
+    before, after = run_under(SYSTEM_PYTHON, "-c", PROCESSES).stdout.split()
+    # As many as are not looked at yet, each with two.
+    assert int(after) <= int(before) + 2 * 16

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import errno
+import os
 
 from softhca._adapter import ProcessMemory
 from softhca.uabi.commands.call import refused
+from softhca.uabi.deserted import Swept
 
 
 class Processes:
-    """Address spaces of processes that share a context, opened once each."""
+    """Address spaces of processes that share a context, opened once each.
+
+    Those of processes that have ended are forgotten; regions keep the one that they are of.
+    """
 
     def __init__(self) -> None:
-        self._memories: dict[int, ProcessMemory] = {}
+        self._memories: Swept[int, ProcessMemory] = Swept(lambda process, _: _has_ended(process))
 
     def memory_of(self, process: int, task: int, address: int) -> ProcessMemory:
         """The memory of a process, in which `address` can be read; `task` is a thread that runs.
@@ -21,8 +26,13 @@ class Processes:
         """
         memory = self._memories.get(process)
         if memory is None or memory.read(address, 1) is None:
-            memory = self._memories[process] = ProcessMemory.open(process, task)
+            memory = ProcessMemory.open(process, task)
+            self._memories.add(process, memory)
         return memory
+
+
+def _has_ended(process: int) -> bool:
+    return not os.path.exists(f"/proc/{process}")
 
 
 def demand_mapped(task: int, address: int, length: int, writable: bool) -> None:
