@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,25 @@ print(before, held(), flush=True)
 os._exit(0)
 """
 
+MAPPINGS = f"""{BEGIN}
+def read():
+    with open(f"/proc/{{supervisor}}/io") as counters:
+        return int(counters.readline().split()[1])
+
+# Each is a file of its own, so that none becomes one with the next. The first lies highest.
+many = [mmap.mmap(-1, mmap.PAGESIZE) for _ in range(3000)]
+before = read()
+for _ in range(20):
+    MR(pd, 100, e.IBV_ACCESS_LOCAL_WRITE, address=ADDRESS).close()
+print(read() - before, flush=True)
+os._exit(0)
+"""
+
+
+def kernel() -> tuple[int, ...]:
+    """The version of Linux."""
+    return tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+
 
 @needs_pyverbs
 def test_a_channel_is_not_looked_at_for_each_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,3 +98,13 @@ def test_processes_that_have_ended_take_no_descriptors() -> None:
     before, after = run_under(SYSTEM_PYTHON, "-c", PROCESSES).stdout.split()
     # As many as are not looked at yet, each with two.
     assert int(after) <= int(before) + 2 * 16
+
+
+@needs_pyverbs
+@pytest.mark.skipif(kernel() < (6, 11), reason="Linux lists mappings, and cannot be asked for one")
+def test_registering_does_not_read_of_all_mappings() -> None:
+    highest = (
+        "max(int(line.split('-')[0], 16) for line in open('/proc/self/maps') if '[stack]' in line)"
+    )
+    program = MAPPINGS.replace("ADDRESS", highest)
+    assert int(run_under(SYSTEM_PYTHON, "-c", program).stdout) < 1_000_000

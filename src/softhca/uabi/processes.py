@@ -8,6 +8,7 @@ import os
 from softhca._adapter import ProcessMemory
 from softhca.uabi.commands.call import refused
 from softhca.uabi.deserted import Swept
+from softhca.uabi.mappings import mappings_from
 
 
 class Processes:
@@ -46,16 +47,11 @@ def demand_mapped(task: int, address: int, length: int, writable: bool) -> None:
     end = address + length
     if end >= 1 << 64:
         raise refused(errno.EINVAL, f"{length} bytes at {address:#x} are beyond all memory")
-    with open(f"/proc/{task}/maps", "rb") as maps:
-        for line in maps:
-            bounds, rights, _ = line.split(b" ", 2)
-            first, last = (int(bound, 16) for bound in bounds.split(b"-"))
-            if last <= address:
-                continue
-            # A private mapping may be written by way of a copy; a shared one is what it says.
-            if first > address or rights[0:1] != b"r" or (writable and rights[1:2] != b"w"):
-                break
-            address = last
-            if address >= end:
-                return
+    for mapping in mappings_from(task, address):
+        # A private mapping may be written by way of a copy; a shared one is what it says.
+        if mapping.first > address or not mapping.readable or (writable and not mapping.writable):
+            break
+        address = mapping.last
+        if address >= end:
+            return
     raise refused(errno.EFAULT, f"the program may not reach all of {address:#x} to {end:#x}")

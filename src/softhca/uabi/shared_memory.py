@@ -6,28 +6,10 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from softhca._adapter import SharedMapping
+from softhca.uabi.mappings import Mapping, mappings_from
 from softhca.verbs.errors import VerbsError
-
-
-@dataclass(frozen=True)
-class _Mapping:
-    """A line of /proc/PID/maps that is about a shared file.
-
-    Attributes:
-        bounds: As the line has them; the name of an entry in /proc/PID/map_files.
-        identity: Number of the file system, and of the file there.
-    """
-
-    bounds: str
-    first: int
-    last: int
-    writable: bool
-    offset: int
-    identity: tuple[int, int]
-    path: str
 
 
 def shared_mapping_of(task: int, address: int, length: int, writable: bool) -> SharedMapping | None:
@@ -56,42 +38,26 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _one_file(task: int, address: int, length: int) -> _Mapping | None:
+def _one_file(task: int, address: int, length: int) -> Mapping | None:
     """The mapping that an address is in, if all of the range is of the same file, in its order."""
-    found: _Mapping | None = None
+    found: Mapping | None = None
     end, reached = address + length, address
-    with open(f"/proc/{task}/maps") as maps:
-        for line in maps:
-            bounds, _, rest = line.partition(" ")
-            first, last = (int(bound, 16) for bound in bounds.split("-"))
-            if last <= reached:
-                continue
-            rights, offset, device, inode, *name = rest.split(maxsplit=4)
-            if first > reached or rights[3] != "s" or inode == "0":
-                return None
-            major, minor = (int(number, 16) for number in device.split(":"))
-            mapping = _Mapping(
-                bounds,
-                first,
-                last,
-                rights[1] == "w",
-                int(offset, 16),
-                (os.makedev(major, minor), int(inode)),
-                name[0].rstrip("\n") if name else "",
-            )
-            if found is None:
-                found = mapping
-            elif (mapping.identity, mapping.writable) != (found.identity, found.writable) or (
-                mapping.offset - found.offset != mapping.first - found.first
-            ):
-                return None
-            reached = last
-            if reached >= end:
-                return found
+    for mapping in mappings_from(task, address):
+        if mapping.first > reached or not mapping.shared or mapping.identity[1] == 0:
+            return None
+        if found is None:
+            found = mapping
+        elif (mapping.identity, mapping.writable) != (found.identity, found.writable) or (
+            mapping.offset - found.offset != mapping.first - found.first
+        ):
+            return None
+        reached = mapping.last
+        if reached >= end:
+            return found
     return None
 
 
-def _openings(task: int, mapping: _Mapping) -> Iterator[int]:
+def _openings(task: int, mapping: Mapping) -> Iterator[int]:
     """Descriptors of what may be the file: by privilege, by its name, by one of the process."""
     flags = os.O_RDWR if mapping.writable else os.O_RDONLY
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
