@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 from .programs import SYSTEM_PYTHON, needs, run_under
 
@@ -50,3 +53,18 @@ def test_the_command_is_named_and_what_is_wrong_with_it() -> None:
 def test_questions_are_no_refusals() -> None:
     """Which entries of a table are empty, and how commands can be given."""
     assert printed("ibv_devinfo", "-v") == []
+
+
+def test_that_nobody_reads_what_is_refused_is_not_the_programs_end() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "softhca", "run", "--refusals", "--"]
+    try:
+        program = f"{PROGRAM}\nprint('alive')\nraise SystemExit(3)"
+        words = [*command, SYSTEM_PYTHON, "-c", program]
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, stderr=writer, timeout=120, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.stdout, done.returncode) == (b"alive\n", 3)

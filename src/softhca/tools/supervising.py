@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 
 import softhca
@@ -89,7 +89,7 @@ def supervisor_of(args: argparse.Namespace, stack: ExitStack) -> Supervisor:
             doorbells_are_written=_doorbells_are_written(args.doorbells),
             descriptor_limit=descriptor_limit,
             on_refusal=partial(_print_refusal, args.command) if args.refusals else None,
-            on_trouble=lambda text: print_error(f"softhca {args.command}: {text}"),
+            on_trouble=partial(_say, args.command),
         )
     )
 
@@ -109,7 +109,13 @@ def _doorbells_are_written(choice: str | None) -> bool:
 
 
 def _print_refusal(command: str, task: int, error: OSError) -> None:
-    print_error(f"softhca {command}: task {task}: {error}")
+    _say(command, f"task {task}: {error}")
+
+
+def _say(command: str, text: str) -> None:
+    """Prints it to stderr. That nobody reads there any more is no reason to end any program."""
+    with suppress(OSError):
+        print_error(f"softhca {command}: {text}")
 
 
 def _addresses(args: argparse.Namespace) -> list[str | None]:
