@@ -65,6 +65,8 @@ bool is_at_cwd(const Notification& call) {
 // in them, also those that begin where a program is.
 constexpr std::string_view kInOurPaths = "infiniband";
 
+constexpr std::uint64_t kBesidePath = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
 // Where a link of a task's directory in /proc leads, as this process would say it.
 std::string link_of(pid_t task, const char* name) {
   char link[32];
@@ -137,11 +139,16 @@ std::string path_of(const Notification& call) {
 }
 
 std::uint64_t open_flags(const Notification& call) {
-  if (call.call == SystemCall::open) return call.arguments[1];
-  if (call.call == SystemCall::openat) return call.arguments[2];
-  std::uint64_t flags = 0;  // First field of struct open_how.
-  read_task(call.task, call.arguments[2], &flags, sizeof(flags));
-  return flags;
+  std::uint64_t flags = 0;
+  if (call.call == SystemCall::open) {
+    flags = call.arguments[1];
+  } else if (call.call == SystemCall::openat) {
+    flags = call.arguments[2];
+  } else {  // First field of struct open_how.
+    read_task(call.task, call.arguments[2], &flags, sizeof(flags));
+  }
+  // Beside it no others count (open(2)).
+  return (flags & O_PATH) != 0 ? flags & kBesidePath : flags;
 }
 
 Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
@@ -201,7 +208,9 @@ void PathCalls::open(const Notification& call, const KnownPath& path) const {
     answers_.refuse(call.id, is_missing ? errno : EACCES);
     return;
   }
-  const int wanted = static_cast<int>(flags & (O_DIRECTORY | O_NONBLOCK | O_PATH | O_NOFOLLOW));
+  // The kernel passes no descriptor on that was opened by O_PATH. One that can be read as well does
+  // all that such a one does.
+  const int wanted = static_cast<int>(flags & (O_DIRECTORY | O_NONBLOCK | O_NOFOLLOW));
   const FileDescriptor file(::open(path.file.c_str(), O_RDONLY | O_CLOEXEC | wanted));
   if (!file.is_open()) {
     answers_.refuse(call.id, errno);

@@ -204,6 +204,25 @@ print("well")
     assert run_under(sys.executable, "-c", program).stdout == "missing\nwell\n"
 
 
+def test_paths_may_be_opened_to_begin_others_there() -> None:
+    """As libraries do that follow a path part by part (O_PATH), beside which few flags count."""
+    program = """
+import os, stat
+top = os.open("/sys/class/infiniband", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+assert stat.S_ISDIR(os.stat(top).st_mode)
+port = os.open("rxe0/ports/1", os.O_PATH | os.O_DIRECTORY, dir_fd=top)
+with open(os.open("state", os.O_RDONLY, dir_fd=port)) as state:
+    print(state.read(), end="")
+state = os.open("/sys/class/infiniband/rxe0/ports/1/state", os.O_PATH | os.O_RDWR)
+assert stat.S_ISREG(os.stat(state).st_mode)
+devices = os.open("/dev/infiniband", os.O_PATH | os.O_CLOEXEC)
+assert os.listdir(f"/proc/self/fd/{devices}") == ["uverbs0"]
+device = os.open("/dev/infiniband/uverbs0", os.O_PATH | os.O_CREAT | os.O_EXCL)
+assert stat.S_ISCHR(os.stat(device).st_mode)
+"""
+    assert run_under(sys.executable, "-c", program).stdout == "4: ACTIVE\n"
+
+
 @needs("ibv_rc_pingpong")
 def test_counters_are_up_to_date_however_they_are_opened() -> None:
     program = """
