@@ -21,7 +21,9 @@ _OPTIONAL = 0x3FF00000
 # Flags that there are besides: up to IB_ACCESS_HUGETLB.
 _KNOWN = 0xFF
 _REMOTE_WRITES = Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
-_WRITES = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
+# Rights for which memory must be writable: ib_access_writable(). What a window on it may do is not
+# known yet.
+_WRITES = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC | Access.MW_BIND
 _PAGE = 4096
 
 
