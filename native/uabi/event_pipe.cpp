@@ -12,8 +12,15 @@
 namespace softhca {
 namespace {
 
-// As much as an unprivileged process may have.
-constexpr int kPipeBytes = 1 << 20;
+// As large as an unprivileged process may make one pipe. What all pipes of a user may take together
+// is a few dozen times that, so that none is larger than it has to be.
+constexpr int kMostPipeBytes = 1 << 20;
+
+// Makes a full pipe larger; false, if it cannot be.
+bool grow(int pipe) {
+  const int bytes = fcntl(pipe, F_GETPIPE_SZ);
+  return bytes > 0 && bytes < kMostPipeBytes && fcntl(pipe, F_SETPIPE_SZ, 2 * bytes) > bytes;
+}
 
 }  // namespace
 
@@ -22,11 +29,13 @@ EventPipe::EventPipe(int write_fd) : pipe_(fcntl(write_fd, F_DUPFD_CLOEXEC, 0)) 
   if (flags < 0 || fcntl(pipe_.get(), F_SETFL, flags | O_NONBLOCK) != 0) {
     error_ = errno;
   }
-  fcntl(pipe_.get(), F_SETPIPE_SZ, kPipeBytes);
 }
 
 bool EventPipe::put(std::uint64_t user_handle) {
-  return ::write(pipe_.get(), &user_handle, sizeof user_handle) == sizeof user_handle;
+  do {
+    if (::write(pipe_.get(), &user_handle, sizeof user_handle) == sizeof user_handle) return true;
+  } while (errno == EAGAIN && grow(pipe_.get()));
+  return false;
 }
 
 void EventPipe::write(std::uint64_t user_handle) {

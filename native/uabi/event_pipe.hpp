@@ -15,13 +15,14 @@ namespace softhca {
 // The writing end of a completion channel. Thread-safe.
 class EventPipe {
  public:
-  // Duplicates the descriptor. Writing to the pipe then does not block, and it holds many events.
+  // Duplicates the descriptor. Writing to the pipe then does not block.
   explicit EventPipe(int write_fd);
   // errno of what could not be done of that; 0 if nothing.
   int error() const { return error_; }
 
-  // Writes a record of eight bytes: the program's name for the queue. One that finds the pipe full
-  // is dropped: its reader has more to read than it can have missed.
+  // Writes a record of eight bytes: the program's name for the queue. A full pipe becomes larger. A
+  // record that finds it full and as large as it may be is dropped: the pipe's reader has more to
+  // read than it can have missed.
   void write(std::uint64_t user_handle);
   // Takes the unread records of a queue that is being destroyed out of the pipe; how many of them
   // the program has read in all its life.
