@@ -8,6 +8,16 @@
 #include "vocabulary/enums.hpp"
 
 namespace softhca {
+namespace {
+
+// Of a reliable service: a requester that hears nothing would try until its retries are used up
+// (IBTA Vol 1, 9.9.3). What manufacturers do with their opcodes is not known here.
+bool is_owed_a_refusal(std::uint8_t reserved_opcode) {
+  const OpcodeTransport transport = opcode_transport(reserved_opcode);
+  return transport == OpcodeTransport::RC || transport == OpcodeTransport::XRC;
+}
+
+}  // namespace
 
 Adapter::Adapter(AdapterConfig config) : state_(std::make_unique<State>(std::move(config))) {}
 Adapter::~Adapter() = default;
@@ -45,7 +55,9 @@ ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint6
   }
   Packet packet;
   const DecodeStatus status = decode_packet(datagram, packet);
-  if (status != DecodeStatus::OK) {
+  if (status == DecodeStatus::RESERVED_OPCODE && is_owed_a_refusal(packet.bth.opcode)) {
+    packet.info = &opcode_info(packet.bth.opcode);
+  } else if (status != DecodeStatus::OK) {
     return drop(&Counters::rx_malformed, decode_status_name(status));
   }
   if (packet.info->has(kCnp)) {

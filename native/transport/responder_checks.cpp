@@ -86,6 +86,9 @@ Responder::Step Responder::check_sequence(const Packet& packet) {
 }
 
 Responder::Step Responder::check_operation(const Packet& packet) {
+  if (!packet.info->has(kKnown)) {
+    return refuse_request(NakCode::INVALID_REQUEST, {Reason::UNSUPPORTED, 0, 0, 0});
+  }
   if (!packet.info->has(kMiddle | kLast)) {
     who_ = {qp_.init.pd, qp_.qpn};
     if (qp_.init.type == QpType::XRC_RECV) {

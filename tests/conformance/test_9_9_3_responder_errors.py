@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softhca._adapter import Access, QPState, Reason, Route, WcStatus
+from softhca._adapter import Access, EventType, QPState, QPType, Reason, Route, WcStatus
 
 from .host import gid_of, pattern, send
 from .peer import ACK, NAK_ACCESS, NAK_INVALID, NAK_OPERATIONAL, NAK_SEQUENCE, Peer, connect
@@ -176,6 +176,67 @@ def test_9_9_3_a_refusal_flushes_both_queues(served):
     peer.request("RDMA_WRITE_ONLY", b"12345678", **reth(memory, 8, rkey=0xBAD00))
     assert qp.host.receives() == [(number, FLUSHED) for number in range(3)]
     assert qp.host.sends() == [(10, FLUSHED), (11, FLUSHED)]
+
+
+# --- opcodes that are reserved
+
+
+def reserved(peer, opcode, psn, **fields):
+    packet = peer.packet("SEND_ONLY", psn=psn, **fields)
+    packet.opcode = opcode
+    return peer.deliver(packet)
+
+
+@pytest.mark.parametrize("qp_type", [QPType.RC, QPType.XRC_RECV])
+@pytest.mark.parametrize("low_bits", [0x15, 0x18, 0x1B, 0x1E, 0x1F])
+def test_9_9_3_a_reserved_opcode_is_an_invalid_request(host, qp_type, low_bits):
+    target = qp_type == QPType.XRC_RECV
+    qp, peer = connect(host, qp_type, xrcd=host.hca.alloc_xrcd() if target else 0)
+    assert reserved(peer, (0xA0 if target else 0) | low_bits, PSN) == ""
+    assert peer.answers() == [(PSN, NAK_INVALID)]
+    assert qp.state == QPState.ERR
+    assert host.events() == [(EventType.QP_REQ_ERR, qp.qpn)]
+
+
+def test_9_9_3_a_reserved_opcode_inside_a_message_fails_its_receive(served):
+    qp, peer, memory = served
+    qp.recv(memory.sge(), wr_id=1)
+    peer.request("SEND_FIRST", pattern(MTU), ack_request=False)
+    reserved(peer, 0x15, PSN + 1)
+    assert peer.answers() == [(PSN + 1, NAK_INVALID)]
+    assert qp.host.receives() == [(1, WcStatus.REM_INV_REQ_ERR)]
+
+
+def test_9_7_4_the_psn_of_a_reserved_opcode_comes_first(served):
+    """Ahead it is a gap like any other, and what lies behind was refused or executed before."""
+    qp, peer, _ = served
+    reserved(peer, 0x15, PSN + 1)
+    assert peer.answers() == [(PSN, NAK_SEQUENCE)]
+    reserved(peer, 0x15, PSN - 1)
+    assert peer.answers() == []
+    assert qp.state == QPState.RTS
+
+
+@pytest.mark.parametrize("opcode", [0x15, 0x35, 0x55, 0x75, 0xB5, 0xC0, 0xD5, 0xFF])
+def test_9_8_2_a_reserved_opcode_that_no_reliable_connection_has_is_dropped(host, opcode):
+    """Of an unreliable service, of another service than the queue pair's, of a manufacturer."""
+    qp, peer = connect(host, QPType.UC if opcode < 0x40 else QPType.RC)
+    assert reserved(peer, opcode, PSN) != ""
+    assert peer.answers() == []
+    assert qp.state == QPState.RTS
+    assert host.events() == []
+
+
+@pytest.mark.parametrize("field", ["pkey", "destination_qpn", "version"])
+def test_9_6_a_reserved_opcode_that_is_not_for_this_queue_pair_is_dropped(served, field):
+    qp, peer, _ = served
+    assert reserved(peer, 0x15, PSN, **{field: 2}) != ""
+    assert reserved(Peer(qp, address="10.9.0.77"), 0x15, PSN) != ""
+    assert peer.answers() == []
+    assert qp.state == QPState.RTS
+
+
+# --- packets for somebody else
 
 
 @pytest.mark.parametrize(
