@@ -43,6 +43,7 @@ struct SendWqe {
   // READ: packets that one request asks for. Pieces end at fixed places, so that a repeated request
   // lies inside one that the peer has seen.
   std::uint32_t read_chunk = 0;
+  bool asked_inside = false;  // READ: a request began elsewhere than where pieces begin.
   std::uint32_t xrc_srqn = 0;
   // UD: where to; the route is copied, so that the handle may go.
   std::uint32_t remote_qpn = 0;

@@ -166,6 +166,16 @@ bool Requester::take_response(std::uint32_t psn, std::uint64_t& index) {
   return qp_.state() == QpState::RTS || qp_.state() == QpState::SQD;
 }
 
+// Where a request was repeated from its middle, an answer may begin there, or be the rest of the
+// first one; Linux's rxe sends the rest whatever it was asked for.
+bool Requester::is_in_order(const Packet& packet, const SendWqe& wqe, std::uint32_t number) {
+  const std::uint32_t end = number + packet.psns;
+  const bool ends_request = end == wqe.psn_count || end % wqe.read_chunk == 0;
+  const bool begins = packet.info->has(kFirst | kOnly);
+  const bool may_begin = number % wqe.read_chunk == 0 ? begins : !begins || wqe.asked_inside;
+  return may_begin && packet.info->has(kLast | kOnly) == ends_request;
+}
+
 void Requester::on_read_response(const Packet& packet) {
   const std::uint32_t psn = packet.bth.psn;
   std::uint64_t index = 0;
@@ -194,10 +204,9 @@ void Requester::on_read_response(const Packet& packet) {
   const std::uint64_t offset = std::uint64_t{number} * qp_.mtu();
   const std::uint32_t end = number + packet.psns;
   const std::uint64_t due = std::min(std::uint64_t{packet.psns} * qp_.mtu(), wqe.length - offset);
-  const bool ends_request = end == wqe.psn_count || end % wqe.read_chunk == 0;
   if (packet.payload_bytes() != due || end > wqe.psn_count ||
       psn_distance(psn_add(psn, packet.psns), highest_psn_) < 0 ||
-      (packet.info->has(kLast | kOnly) != ends_request) ||
+      !is_in_order(packet, wqe, number) ||
       (packet.info->has(kHasAeth) && syndrome_kind(packet.aeth.syndrome) != SyndromeKind::ACK)) {
     bad_response();
     return;

@@ -207,6 +207,7 @@ bool Requester::begin(SendWqe& wqe) {
   if (!wqe.is_atomic() && wqe.length > qp_.mtu()) {
     wqe.psn_count = static_cast<std::uint32_t>((wqe.length + qp_.mtu() - 1) / qp_.mtu());
   }
+  wqe.asked_inside = false;
   wqe.read_chunk = qp_.local == nullptr
                        ? kReadChunkPackets
                        : std::max<std::uint32_t>(kLocalReadChunkBytes / qp_.mtu(), 1);
@@ -230,11 +231,17 @@ bool Requester::send_at(std::uint64_t index, std::uint32_t packet_number, bool a
   psns = planned.psns;
   if (again) {
     qp_.count(&Counters::retransmitted_pkts);
+    note_repeat(index, packet_number);
   }
   if (qp_.is_reliable()) {
     after_send(planned.packet.bth.psn, planned.psns, planned.packet.bth.ack_request, again);
   }
   return true;
+}
+
+void Requester::note_repeat(std::uint64_t index, std::uint32_t packet_number) {
+  SendWqe& wqe = qp_.sq.at(index);
+  if (wqe.is_read() && packet_number % wqe.read_chunk != 0) wqe.asked_inside = true;
 }
 
 void Requester::after_send(std::uint32_t psn, std::uint32_t psns, bool ack_request, bool again) {

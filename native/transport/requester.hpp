@@ -89,6 +89,7 @@ class Requester {
   bool begin(SendWqe& wqe);
   bool send_at(std::uint64_t index, std::uint32_t packet_number, bool again, Outlet& out,
                std::uint32_t& psns);
+  void note_repeat(std::uint64_t index, std::uint32_t packet_number);
   bool send_unreliable(Outlet& out);
   std::uint32_t window() const;
   void set_position(std::uint32_t psn);
@@ -137,6 +138,8 @@ class Requester {
   void response_lost();
   bool under_way(std::uint32_t psn) const;
   bool take_response(std::uint32_t psn, std::uint64_t& index);
+  // The opcode of a READ response says whether its answer begins and ends with it.
+  static bool is_in_order(const Packet& packet, const SendWqe& wqe, std::uint32_t number);
   // The next READ or atomic entry that is owed a response, and the PSN owed. False: there is none
   // that begins before `end_psn`.
   bool expected_response(std::uint32_t end_psn, std::uint64_t& index, std::uint32_t& psn) const;

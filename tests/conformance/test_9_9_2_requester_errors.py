@@ -214,6 +214,7 @@ BAD_RESPONSES = {
     "empty": ("RDMA_READ_RESPONSE_ONLY", b"", {}),
     "a first where the only belongs": ("RDMA_READ_RESPONSE_FIRST", b"12345678", {}),
     "a middle where the only belongs": ("RDMA_READ_RESPONSE_MIDDLE", b"12345678", {}),
+    "a last where the only belongs": ("RDMA_READ_RESPONSE_LAST", b"12345678", {}),
     "an atomic's answer": ("ATOMIC_ACKNOWLEDGE", b"", {}),
     "a syndrome that refuses": ("RDMA_READ_RESPONSE_ONLY", b"12345678", {"syndrome": 0x62}),
 }
@@ -229,6 +230,47 @@ def test_9_9_2_a_malformed_response_is_a_bad_response_error(asking, name):
     assert qp.host.sends() == [(1, WcStatus.BAD_RESP_ERR), (2, FLUSHED)]
     assert qp.state == QPState.ERR
     assert memory.bytes == bytes(4096)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("MIDDLE",),
+        ("LAST",),
+        ("ONLY",),
+        ("FIRST", "FIRST"),
+        ("FIRST", "ONLY"),
+        ("FIRST", "LAST"),
+        ("FIRST", "MIDDLE", "ONLY"),
+        ("FIRST", "MIDDLE", "FIRST"),
+        ("FIRST", "MIDDLE", "MIDDLE"),
+    ],
+)
+def test_9_9_2_responses_out_of_their_order_are_a_bad_response_error(host, order):
+    qp, peer = connect(host, sq_psn=PSN, path_mtu=1)
+    memory = host.memory(4096)
+    qp.post(read(memory.sge(0, 3 * 256), wr_id=1))
+    peer.take()
+    for number, position in enumerate(order):
+        assert host.sends() == []
+        peer.response(f"RDMA_READ_RESPONSE_{position}", PSN + number, bytes(256))
+    assert host.sends() == [(1, WcStatus.BAD_RESP_ERR)]
+    assert qp.state == QPState.ERR
+
+
+@pytest.mark.parametrize("order", [("FIRST", "LAST"), ("MIDDLE", "LAST"), ("FIRST", "ONLY")])
+def test_9_9_2_the_answer_to_a_repeat_may_begin_where_that_did(host, order):
+    """Of a READ of three packets whose second was lost; rxe sends the rest without a FIRST."""
+    qp, peer = connect(host, sq_psn=PSN, path_mtu=1)
+    memory = host.memory(4096)
+    qp.post(read(memory.sge(0, 3 * 256), wr_id=1))
+    peer.take()
+    peer.response("RDMA_READ_RESPONSE_FIRST", PSN, bytes(256))
+    peer.response("RDMA_READ_RESPONSE_LAST", PSN + 2, bytes(256))
+    assert peer.requests() == [("RDMA_READ_REQUEST", PSN + 1)]
+    for number, position in enumerate(order):
+        peer.response(f"RDMA_READ_RESPONSE_{position}", PSN + 1 + number, bytes(256))
+    assert host.sends() == [(1, WcStatus.SUCCESS)]
 
 
 def test_9_9_2_a_read_response_for_an_atomic_is_a_bad_response_error(asking):
