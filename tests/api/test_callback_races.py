@@ -143,8 +143,10 @@ def test_the_queue_pair_goes_while_others_poll(ends_by: str) -> None:
     asked: list[Asked] = []
     completed: dict[int, hca.Cqe | None] = {}
     over = threading.Event()
+    rounds, writes = 5000, 4
     with hca.open() as device:
-        pd, cq = device.alloc_pd(), device.create_cq(256)
+        # Room for all that completes, however long nobody polls: RESET leaves completions there.
+        pd, cq = device.alloc_pd(), device.create_cq(rounds * writes)
         mr = pd.reg_mr(bytearray(8))
 
         def take() -> None:
@@ -159,10 +161,10 @@ def test_the_queue_pair_goes_while_others_poll(ends_by: str) -> None:
         for poller in pollers:
             poller.start()
         near, far = (pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq) for _ in range(2))
-        for _ in range(5000):
+        for _ in range(rounds):
             near.connect(far.info())
             far.connect(near.info())
-            for _ in range(4):
+            for _ in range(writes):
                 cqe = Asked()
                 write = hca.Write(
                     mr[:], remote=mr.remote(), wr_id=len(asked), signaled=True, cqe=cqe
