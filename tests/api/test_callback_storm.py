@@ -49,6 +49,8 @@ class Storm:
     Attributes:
         posted: Work requests that were taken.
         told: Calls of done() and forgotten().
+        raised: Callbacks that raised.
+        heard: Calls of the queues' hooks with what was raised.
         faults: What must not have happened.
     """
 
@@ -66,10 +68,13 @@ class Storm:
     def over(self) -> bool:
         return self.everything_posted and self.told == self.posted
 
-    def note(self, *, posted: int = 0, told: int = 0) -> None:
+    def note(self, *, posted: int = 0, told: int = 0, raised: int = 0, heard: int = 0) -> None:
+        """Counts; callbacks of several queues do so at the same time."""
         with self.changed:
             self.posted += posted
             self.told += told
+            self.raised += raised
+            self.heard += heard
             self.changed.notify_all()
 
 
@@ -152,7 +157,7 @@ class Drop(hca.Cqe):
         if self.deed == "block":
             shore.storm.block()
         elif self.deed == "raise":
-            shore.storm.raised += 1
+            shore.storm.note(raised=1)
             raise RuntimeError(f"of {self.number}")
         elif self.deed == "post":
             self.ledger.post("nothing")
@@ -197,7 +202,7 @@ def test_each_work_request_is_told_once_and_in_order(context: hca.PollContext, q
 
         def hear(error: BaseException, wc: hca.WC, wr: object) -> None:
             assert isinstance(wr, hca.Recv)
-            storm.heard += str(error) == f"of {wc.wr_id}" == f"of {wr.wr_id}"
+            storm.note(heard=str(error) == f"of {wc.wr_id}" == f"of {wr.wr_id}")
 
         shores = []
         for index in range(queues):
