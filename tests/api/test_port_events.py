@@ -15,7 +15,9 @@ from .hosts import Host, Pair
 
 
 def test_a_port_that_goes_down_and_comes_up(pair: Pair) -> None:
-    near, _ = pair.connected()
+    near, far = pair.a.qp(), pair.b.qp()
+    near.connect(far.info(), timeout=18)  # Eight tries of a second each, while the port is down.
+    far.connect(near.info())
     device = pair.b.device
     set_port(device, active=False)
     assert device.query_port().state is PortState.DOWN

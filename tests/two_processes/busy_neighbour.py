@@ -28,8 +28,8 @@ class Side:
     def connect(self, card: str) -> None:
         info, remote = (bytes.fromhex(part) for part in json.loads(card))
         self.remote = hca.RemoteMemory.from_bytes(remote)
-        # Half a second: retries end soon after the peer has, but not because it gets no processor.
-        self.qp.connect(hca.QPInfo.from_bytes(info), timeout=14, retry_cnt=7)
+        # Retries end a second after the peer has.
+        self.qp.connect(hca.QPInfo.from_bytes(info), timeout=15, retry_cnt=7)
 
     def post(self) -> None:
         length = self.rng.choice(LENGTHS)

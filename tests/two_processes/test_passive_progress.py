@@ -16,6 +16,8 @@ import softhca as hca
 from softhca import CmpSwap, FetchAdd, QPInfo, QPType, Read, RemoteMemory, Write
 
 ROUNDS = 200
+# Retries go on for as long as a completion is waited for: a target that gets no processor lives.
+TIMEOUT_CODE = 19
 IDLE_SECONDS = 4.0
 
 
@@ -64,7 +66,8 @@ def pair() -> Iterator[tuple[Initiator, Target, RemoteMemory]]:
             initiator = Initiator(stack.enter_context(hca.open()), stack)
             there = target.hear()
             target.say({"info": initiator.qp.info().to_bytes().hex()})
-            initiator.qp.connect(QPInfo.from_bytes(bytes.fromhex(there["info"])))
+            info = QPInfo.from_bytes(bytes.fromhex(there["info"]))
+            initiator.qp.connect(info, timeout=TIMEOUT_CODE)
             target.hear()
             yield initiator, target, RemoteMemory.from_bytes(bytes.fromhex(there["remote"]))
     finally:
