@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import softhca as hca
+from invalidation import libc
+from invalidation.libc import PAGE
 from softhca import Access, VerbsError
 
 from .hosts import Host, Pair
@@ -98,16 +100,14 @@ def test_iova_is_what_the_keys_call_the_first_byte(simulated: Pair) -> None:
 
 def test_memory_that_goes_away_is_an_error_not_a_crash(simulated: Pair) -> None:
     near, _ = simulated.connected()
-    mapping = mmap.mmap(-1, 8192)
-    held = simulated.b.pd.reg_mr(mapping)
-    address = held.addr
-    held.close()
-    mr = simulated.b.keep(simulated.b.pd.reg_mr(addr=address, length=8192))
-    mapping.close()
-    near.post_send(hca.Write(simulated.a.mr[:64], remote=mr.remote()[4096:], signaled=True))
+    address = libc.map_pages(2)
+    mr = simulated.b.keep(simulated.b.pd.reg_mr(addr=address, length=2 * PAGE))
+    libc.forbid(address, 2 * PAGE)
+    near.post_send(hca.Write(simulated.a.mr[:64], remote=mr.remote()[PAGE:], signaled=True))
     wc = simulated.completion(simulated.a)
     assert not wc.ok
     assert wc.by_peer
+    libc.unmap(address, 2 * PAGE)
 
 
 def test_a_closed_region_refuses_by_name(host: Host) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
-import mmap
 
 import pytest
 
 import softhca as hca
+from invalidation import libc
+from invalidation.libc import PAGE
 from softhca import Access, WcStatus
 from softhca._adapter import buffer_address
 
@@ -125,10 +126,10 @@ def test_an_implicit_region_reaches_what_is_there(lender):
 
 def test_an_implicit_region_ends_in_a_status_where_nothing_is(lender):
     mr = everything(lender)
-    gone = mmap.mmap(-1, 4096)
-    at = buffer_address(gone)
-    gone.close()
+    at = libc.map_pages(1)
+    libc.forbid(at, PAGE)
     assert lender.write(mr.remote()[at : at + 64]) is WcStatus.REM_ACCESS_ERR
+    libc.unmap(at, PAGE)
 
 
 def test_an_implicit_region_locally_where_nothing_is(lender):

@@ -28,6 +28,7 @@ _libc.malloc.argtypes = [ctypes.c_size_t]
 _libc.free.argtypes = [ctypes.c_void_p]
 
 MAP_FIXED = 0x10
+_PROT_NONE = 0
 MREMAP_MAYMOVE = 1
 MREMAP_FIXED = 2
 MREMAP_DONTUNMAP = 4
@@ -51,6 +52,11 @@ def map_pages(
     """Maps pages, over what is there if `at` is given, and returns their address."""
     fixed = MAP_FIXED if at else 0
     return _checked(_libc.mmap(at or None, pages * PAGE, prot, flags | fixed, fd, 0))
+
+
+def forbid(address: int, length: int) -> None:
+    """Takes pages away as unmapping them does, but lets nobody else have their addresses."""
+    map_pages(length // PAGE, at=address, prot=_PROT_NONE)
 
 
 def unmap(address: int, length: int) -> None:
