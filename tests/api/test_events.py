@@ -10,6 +10,7 @@ import pytest
 import softhca as hca
 from softhca import EventType, NotifyFlags, QPState, QPType, VerbsError, WcStatus
 
+from .callbacks import PATIENCE_S
 from .hosts import Host, Pair
 
 
@@ -58,8 +59,8 @@ def test_the_descriptor_is_readable_while_an_event_waits() -> None:
         assert poller.poll(0) == []
         near.post_send(hca.Write(pair.a.mr[:8], remote=hca.RemoteMemory(0, 1, 8)))
         assert not pair.completion(pair.a).ok
-        assert poller.poll(10_000)
-        event = device.get_async_event(10)
+        assert poller.poll(1000 * PATIENCE_S)
+        event = device.get_async_event(PATIENCE_S)
         assert (event.event_type, event.element) == (EventType.QP_ACCESS_ERR, far)
 
 
@@ -73,7 +74,7 @@ def test_waiting_for_an_armed_completion_queue() -> None:
         with pytest.raises(TimeoutError):
             channel.get_event(0)
         near.post_send(hca.Send(pair.a.mr[:8]))
-        assert channel.get_event(10) is pair.b.cq
+        assert channel.get_event(PATIENCE_S) is pair.b.cq
         assert [wc.byte_len for wc in pair.b.cq.poll()] == [8]
         assert channel.poll_event() is None  # One event for one arming.
         pair.b.cq.ack_events(1)

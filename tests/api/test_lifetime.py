@@ -18,6 +18,7 @@ from softhca import QPType, VerbsError
 from softhca.testing import open_simulated
 from softhca.verbs.lifetime import VerbsObject
 
+from .callbacks import PATIENCE_S
 from .hosts import Host, Pair
 
 
@@ -102,7 +103,7 @@ def test_one_of_several_threads_that_close_an_object_does() -> None:
     raised: list[Exception] = []
 
     def close(made: VerbsObject, start: threading.Barrier) -> None:
-        start.wait(10)
+        start.wait(PATIENCE_S)
         try:
             made.close()
         except Exception as error:
@@ -119,7 +120,7 @@ def test_one_of_several_threads_that_close_an_object_does() -> None:
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(10)
+                thread.join(PATIENCE_S)
     assert raised == []
 
 
@@ -376,8 +377,8 @@ def test_closing_while_another_thread_polls() -> None:
 
     thread = threading.Thread(target=poll)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(PATIENCE_S)
     device.__exit__(None, None, None)
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert len(refusals) == 1

@@ -273,7 +273,7 @@ def test_the_descriptor_is_readable_while_there_are_events(
         assert poller.poll(0)
         assert len(channel.read(1)) == 1
         assert poller.poll(0)
-        assert [event.offset for event in channel.wait(timeout=5)] == [2 * PAGE]
+        assert [event.offset for event in channel.wait(timeout=20)] == [2 * PAGE]
         assert not poller.poll(0)
         with pytest.raises(TimeoutError):
             channel.wait(timeout=0)
