@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 import softhca as hca
+from softhca.completion import crew
 from softhca.testing import Wire, open_simulated
+from softhca.verbs import acknowledgement
 
-from .callbacks import kept
+from .callbacks import PATIENCE_S, kept
 from .hosts import Host, Pair
 from .receivers import Receiver
 from .tasks import RUNNERS, Body, runner
@@ -21,6 +23,13 @@ def _let_go() -> Iterator[None]:
     """Lets go of what a test has kept."""
     yield
     kept.clear()
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is given up because a thread gets no processor for some seconds."""
+    for module in (acknowledgement, crew):
+        monkeypatch.setattr(module, "LONGEST_WAIT_S", PATIENCE_S)
 
 
 @pytest.fixture
