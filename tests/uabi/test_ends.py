@@ -220,6 +220,46 @@ for _ in numbers:
         runner.communicate()
 
 
+def test_a_signal_is_passed_on_though_the_program_is_known_here_later_than_elsewhere() -> None:
+    program = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGINT])
+os.write(int(sys.argv[1]), b"r")
+for _ in range(2):
+    print(signal.sigwait([signal.SIGUSR1, signal.SIGINT]).name, flush=True)
+"""
+    # Somebody hears that the program runs and sends signals while its runner gets no processor.
+    runner = """
+import os, signal, sys
+from softhca.tools.main import main
+from softhca.uabi.supervisor import Supervisor
+
+ready, says = os.pipe()
+os.set_inheritable(says, True)
+launch = Supervisor.launch
+
+def launch_late(*words):
+    launched = launch(*words)
+    os.read(ready, 1)
+    os.kill(os.getpid(), signal.SIGUSR1)
+    os.kill(os.getpid(), signal.SIGINT)
+    return launched
+
+Supervisor.launch = launch_late
+sys.exit(main(["run", "--", sys.executable, "-c", sys.argv[1], str(says)]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", runner, program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        start_new_session=True,
+        check=False,
+    )
+    assert sorted(done.stdout.split()) == ["SIGINT", "SIGUSR1"], done.stderr
+    assert done.returncode == 0
+
+
 def test_what_is_typed_at_a_terminal_reaches_a_program_once() -> None:
     program = """
 import signal

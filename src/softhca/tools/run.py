@@ -17,6 +17,9 @@ DESCRIPTION = """Runs a program that uses RDMA through libibverbs, or any other 
 kernel's user ABI, without anything in the kernel: what it finds under /dev/infiniband is an adapter
 of softhca. The programs that it starts share the adapter. The exit status is the program's."""
 
+_SENT = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_TYPED = (signal.SIGINT, signal.SIGQUIT)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds what `run` understands."""
@@ -40,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     words = [args.program, *args.arguments]
     # What is typed at the terminal reaches the program, and its end is ours. It inherits what is
     # ignored: what is not shall not be ignored here either.
-    for number in (signal.SIGINT, signal.SIGQUIT):
+    for number in _TYPED:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: None)
     status = (
@@ -52,16 +55,19 @@ def run(args: argparse.Namespace) -> int:
 def _run_here(args: argparse.Namespace, path: str, words: list[str]) -> int:
     with ExitStack() as stack:
         supervisor = supervising.supervisor_of(args, stack)
+        relay = _SignalRelay()
         program = supervisor.launch(path, words)
-        _pass_signals_on(program)
+        relay.reach(program)
         return supervisor.serve(program)
 
 
 def _run_attached(args: argparse.Namespace, path: str, words: list[str]) -> int:
     supervising.demand_untouched(args)
-    with AttachedProgram(args.attach, path, words) as attached:
-        _pass_signals_on(attached.program)
-        status = attached.wait()
+    with AttachedProgram(args.attach) as attached:
+        relay = _SignalRelay()
+        program = attached.launch(path, words)
+        relay.reach(program)
+        status = attached.wait(program)
     if status is None:
         print_error(
             f"softhca run: the supervisor {args.attach!r} has ended, and so has the program"
@@ -70,19 +76,32 @@ def _run_attached(args: argparse.Namespace, path: str, words: list[str]) -> int:
     return status
 
 
-def _pass_signals_on(program: Program) -> None:
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda number, _: program.signal(number))
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, lambda number, _: _pass_on_unless_typed(program, number))
+class _SignalRelay:
+    """Passes signals on to the program from the moment on when it is started.
 
+    It may run, and be known to do so, before this process hears that it has been started: what
+    comes until then waits.
+    """
 
-def _pass_on_unless_typed(program: Program, number: int) -> None:
-    """What is typed at a terminal goes to all that are in front of it, the program among them."""
-    if not _is_in_front():
-        program.signal(number)
+    def __init__(self) -> None:
+        self._program: Program | None = None
+        self._early: list[int] = []
+        for number in (*_SENT, *_TYPED):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, lambda number, _: self._on_signal(number))
+
+    def reach(self, program: Program) -> None:
+        """The program is there."""
+        self._program = program
+        for number in self._early:
+            self._on_signal(number)
+
+    def _on_signal(self, number: int) -> None:
+        if self._program is None:
+            self._early.append(number)
+        # What is typed at a terminal goes to all that are in front of it, the program among them.
+        elif number not in _TYPED or not _is_in_front():
+            self._program.signal(number)
 
 
 def _is_in_front() -> bool:

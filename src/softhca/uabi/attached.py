@@ -16,23 +16,25 @@ _MOMENT_SECONDS = 0.1
 
 
 class AttachedProgram:
-    """A program on the adapters of a supervisor that serves a name.
+    """A program on the adapters of a supervisor that serves a name."""
 
-    Attributes:
-        program: Its process.
-    """
-
-    def __init__(self, name: str, path: str, arguments: Sequence[str]) -> None:
-        """Starts it.
+    def __init__(self, name: str) -> None:
+        """Waits until the supervisor lets it in.
 
         Raises:
-            OSError: ENOENT or ECONNREFUSED, if no supervisor has the name; else as of
-                Supervisor.launch().
+            OSError: ENOENT or ECONNREFUSED, if no supervisor has the name.
         """
         self._wire = connect(name)
         heard = self._wire.hear()
         if heard is None:
             raise ConnectionResetError(errno.ECONNRESET, f"the supervisor {name!r} has ended")
+        self._doorbells_are_written = bool(heard[0]["doorbells_are_written"])
+        self._selector = selectors.DefaultSelector()
+        self._program: Program | None = None
+        self.supervisor_has_ended = False
+
+    def launch(self, path: str, arguments: Sequence[str]) -> Program:
+        """Starts it, once; as Supervisor.launch()."""
         numbers = descriptor_ranges()
         process, guardian, socket, descriptor = launch(
             os.fsencode(path),
@@ -40,35 +42,35 @@ class AttachedProgram:
             [os.fsencode(f"{name}={value}") for name, value in os.environ.items()],
             numbers,
             b"",
-            bool(heard[0]["doorbells_are_written"]),
+            self._doorbells_are_written,
             self._wire.peer,
         )
         try:
             self._wire.tell({"numbers": numbers}, (descriptor,))
         finally:
             os.close(descriptor)
-        self._selector = selectors.DefaultSelector()
-        self.program = Program(process, guardian, socket, self._selector)
+        self._program = Program(process, guardian, socket, self._selector)
         self._selector.register(self._wire.connection, selectors.EVENT_READ, self._hear_of_end)
-        self.supervisor_has_ended = False
+        return self._program
 
     def _hear_of_end(self) -> None:
         self.supervisor_has_ended = True
 
-    def wait(self) -> int | None:
+    def wait(self, program: Program) -> int | None:
         """Waits for its end; returns its status, or None if the supervisor ended before."""
-        while self.program.status is None and not self.supervisor_has_ended:
+        while program.status is None and not self.supervisor_has_ended:
             for key, _ in self._selector.select():
                 key.data()
-        if self.program.status:
+        if program.status:
             # It may have failed because nobody answered its calls any more.
             for key, _ in self._selector.select(_MOMENT_SECONDS):
                 key.data()
-        return None if self.supervisor_has_ended else self.program.status
+        return None if self.supervisor_has_ended else program.status
 
     def close(self) -> None:
         """Kills what still runs of it."""
-        self.program.close()
+        if self._program is not None:
+            self._program.close()
         self._wire.connection.close()
         self._selector.close()
 
