@@ -67,6 +67,22 @@ TEST("neighbour: who has the answer of a READ may let its peer take the region a
   other.go();
 }
 
+// A packet of a path stands for many on the network.
+TEST("neighbour: what is sent again is counted by the packets that it stands for") {
+  Side sender(1);
+  Side other(2);
+  introduce(sender, other);
+  post(sender, {work(WrOpcode::RDMA_WRITE, sender, other)});
+  const auto counted = [&] { return sender.adapter.qp_counters(sender.qpn).value; };
+  const std::uint64_t once = counted().sent_pkts;
+  sender.adapter.advance(kLater);
+  CHECK(!sender.adapter.exchange(kLater));
+  CHECK(counted().sent_pkts > once);
+  CHECK_EQ(counted().sent_pkts - counted().retransmitted_pkts, once);
+  sender.go();
+  other.go();
+}
+
 // What its last connection could not answer is no concern of the next one.
 TEST("neighbour: a region that goes does not end a connection that never lent it") {
   Side reader(1);

@@ -98,8 +98,11 @@ TEST("neighbour: packets and bytes are counted as they are over the network") {
   const Counters here = counted(near);
   const Counters there = counted(far);
   near.check_no_datagrams();
-  CHECK_EQ(here.sent_pkts, there.sent_pkts - there.retransmitted_pkts);
-  CHECK(there.retransmitted_pkts != 0 || here.sent_bytes == there.sent_bytes);
+  // Neither is spared repeats, where a peer gets no processor for long.
+  CHECK_EQ(here.sent_pkts - here.retransmitted_pkts, there.sent_pkts - there.retransmitted_pkts);
+  if (here.retransmitted_pkts + there.retransmitted_pkts == 0) {
+    CHECK_EQ(here.sent_bytes, there.sent_bytes);
+  }
 }
 
 TEST("neighbour: a payload that is not there fails its sender, and nobody else") {

@@ -230,7 +230,7 @@ bool Requester::send_at(std::uint64_t index, std::uint32_t packet_number, bool a
   }
   psns = planned.psns;
   if (again) {
-    qp_.count(&Counters::retransmitted_pkts);
+    qp_.count(&Counters::retransmitted_pkts, psns);
     note_repeat(index, packet_number);
   }
   if (qp_.is_reliable()) {
