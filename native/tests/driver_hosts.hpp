@@ -13,6 +13,10 @@
 
 namespace softhca::testing {
 
+// A second for each of eight tries: a peer whose thread gets no processor for seconds is no dead
+// one.
+inline constexpr std::uint8_t kAckTimeout = 18;
+
 struct DriverHost {
   OpenedDevice device;
   std::uint32_t pd = 0;
@@ -51,7 +55,8 @@ struct DriverHost {
     return call([&](Adapter& adapter) { return adapter.create_qp(init); }).value;
   }
 
-  void connect(std::uint32_t qpn, const Gid& peer, std::uint32_t peer_qpn) {
+  void connect(std::uint32_t qpn, const Gid& peer, std::uint32_t peer_qpn,
+               std::uint8_t timeout = kAckTimeout) {
     QpAttr attr;
     attr.qp_access_flags = 0xf;
     attr.path_mtu = 5;
@@ -59,8 +64,7 @@ struct DriverHost {
     attr.ah_attr.dgid = peer;
     attr.max_rd_atomic = attr.max_dest_rd_atomic = 4;
     attr.min_rnr_timer = 1;
-    // 268 ms: on a crowded machine a peer may have to wait for a processor for tens of them.
-    attr.timeout = 16;
+    attr.timeout = timeout;
     attr.retry_cnt = 7;
     attr.rnr_retry = 7;
     const std::uint32_t rtr_mask =

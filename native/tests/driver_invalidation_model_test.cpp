@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kPages = 64;
 constexpr std::size_t kRegions = 24;
-constexpr std::uint64_t kFirst = kZone + (std::uint64_t{40} << 30);
+const std::uint64_t kFirst = zone_of(40);
 
 // A watched region, and which of its pages are gone.
 struct Subject {

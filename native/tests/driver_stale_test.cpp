@@ -186,7 +186,11 @@ class Worker {
 
   void run(std::size_t count) {
     line_.connect(random_);
-    for (std::size_t round = 1; round <= count; ++round) one_round(round);
+    // Peers that get no processor meanwhile are waited for: nothing is tried without them.
+    const std::uint64_t until_ns = monotonic_ns() + kPatienceNs;
+    for (std::size_t round = 1; round <= count || wants_refusals(until_ns); ++round) {
+      one_round(round);
+    }
     --scene_.running;
   }
 
@@ -195,6 +199,10 @@ class Worker {
     return static_cast<std::uint64_t*>(pointer(at_ + page * kPage));
   }
   void fill(std::size_t page, std::uint64_t word) { std::fill_n(words(page), kPage / 8, word); }
+
+  bool wants_refusals(std::uint64_t until_ns) const {
+    return scene_.refused.load() == 0 && monotonic_ns() < until_ns;
+  }
 
   void one_round(std::uint64_t round) {
     stamp_ = stamp_of(number_, round);

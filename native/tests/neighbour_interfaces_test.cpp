@@ -7,21 +7,19 @@
 
 #include "neighbour/neighbourhood.hpp"
 #include "tests/check.hpp"
+#include "tests/own_address.hpp"
 #include "tests/patience.hpp"
 
 namespace softhca::testing {
 namespace {
 
-// Not those of an interface, so that nobody else of this machine has such names.
-unsigned interface_of(unsigned number) { return 0x7700'0000u + 2 * seed() + number; }
+// Not those of an interface.
+unsigned interface_of(unsigned number) { return 0x7700'0000u + number; }
 
 LocalAddress local_of(std::uint8_t first, std::uint8_t second, std::uint8_t last,
                       unsigned interface_index) {
   LocalAddress local;
-  local.gid.raw[0] = first;
-  local.gid.raw[1] = second;
-  local.gid.raw[8] = static_cast<std::uint8_t>(seed());
-  local.gid.raw[15] = last;
+  local.gid = own_address(last, first, second);
   local.interface_index = interface_index;
   return local;
 }

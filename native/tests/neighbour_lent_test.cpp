@@ -181,8 +181,7 @@ TEST("neighbour: a payload is its sender's again when it is flushed on another p
   QpAttr attr;
   attr.qp_state = QpState::SQD;
   sender.modify(attr, kQpState);
-  const std::uint8_t elsewhere[4] = {127, 77, 0, 9};
-  attr.ah_attr.dgid = Gid::from_ipv4(elsewhere);
+  attr.ah_attr.dgid = own_address(9);
   sender.modify(attr, kQpState | kQpAv);
   attr.qp_state = QpState::ERR;
   sender.modify(attr, kQpState);

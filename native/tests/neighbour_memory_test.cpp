@@ -168,7 +168,7 @@ TEST("neighbour: a child of fork() can use the table of shared buffers") {
   for (int forks = 0; forks < 50 && status == 0; ++forks) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(10);
+      alarm(60);
       static_cast<void>(shared_buffers().removals());
       _exit(0);
     }

@@ -17,13 +17,13 @@ struct NeighbourPair {
     qp_b = second;
   }
 
-  std::pair<std::uint32_t, std::uint32_t> connect_another() {
+  std::pair<std::uint32_t, std::uint32_t> connect_another(std::uint8_t timeout = kAckTimeout) {
     const std::uint32_t first = a.create_qp();
     const std::uint32_t second = b.create_qp();
     a.driver().meet(b.gid(), kPatienceMs);
-    a.connect(first, b.gid(), second);
+    a.connect(first, b.gid(), second, timeout);
     b.driver().meet(a.gid(), kPatienceMs);
-    b.connect(second, a.gid(), first);
+    b.connect(second, a.gid(), first, timeout);
     return {first, second};
   }
 

@@ -8,6 +8,7 @@
 
 #include "neighbour/neighbourhood.hpp"
 #include "tests/check.hpp"
+#include "tests/own_address.hpp"
 #include "tests/patience.hpp"
 
 namespace softhca::testing::sides {
@@ -16,9 +17,8 @@ inline constexpr std::uint64_t kNow = 1'000'000;
 inline constexpr std::uint32_t kBytes = 100'000;  // More than one record of a ring brings.
 
 inline AdapterConfig config_of(std::uint8_t host) {
-  const std::uint8_t address[4] = {127, 77, static_cast<std::uint8_t>(seed()), host};
   AdapterConfig config;
-  config.gids = {Gid::from_ipv4(address)};
+  config.gids = {own_address(host)};
   config.shortcut = true;
   return config;
 }

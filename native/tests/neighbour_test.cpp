@@ -216,9 +216,10 @@ TEST("neighbour: one that has gone costs the retries, as a host that crashed doe
   std::vector<std::uint8_t> remote(1000);
   const MrInfo local_mr = pair.a.reg(local);
   const MrInfo remote_mr = pair.b.reg(remote);
+  const std::uint32_t impatient = pair.connect_another(14).first;  // 67 ms.
   pair.b.driver().close();
   CHECK(
-      pair.a.send(pair.qp_a, rdma(WrOpcode::RDMA_WRITE, local, local_mr, remote, remote_mr)).ok());
+      pair.a.send(impatient, rdma(WrOpcode::RDMA_WRITE, local, local_mr, remote, remote_mr)).ok());
   CHECK_EQ(pair.a.wait().status, WcStatus::RETRY_EXC_ERR);
 }
 
