@@ -162,7 +162,13 @@ def test_pingpong_with_a_smaller_mtu_and_a_capture(run_json: RunJson, tmp_path: 
     assert out["path_mtu"] == 256
     summary = census.verify(str(path))
     assert summary.bad_icrc == 0
-    assert summary.opcodes["RC_SEND_MIDDLE"] == 4
+    # Who had to wait for a processor may have sent some of them again.
+    middle = {
+        (packet["qp"], packet["psn"])
+        for packet in run_json("dump", path, "--packets")[1]["each"]
+        if packet["opcode_name"] == "RC_SEND_MIDDLE"
+    }
+    assert len(middle) == 4
 
 
 @pytest.mark.parametrize(
@@ -184,9 +190,11 @@ def test_pingpong_refuses_what_does_not_go_together(
 
 
 def test_a_server_that_is_not_there(run_json: RunJson) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    status, out = run_json("pingpong", "127.0.0.1", "--port", port)
+    # Nobody else is given the port of who has it and does not listen.
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        port = holder.getsockname()[1]
+        status, out = run_json("pingpong", "127.0.0.1", "--port", port)
     assert status == 2
     assert f"TCP port {port}" in out["error"]
 
