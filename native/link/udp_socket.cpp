@@ -129,11 +129,20 @@ LinkError join(int fd, const LocalAddress& local, const Gid& group) {
   return system_error("cannot join multicast group " + format_gid(group));
 }
 
+// The ICRC covers a packet, which needs no UDP checksum beside it. Where the kernel knows of no
+// such option, a packet with a checksum is as good.
+void leave_out_checksums(int fd, bool ipv4) {
+  if (ipv4) {
+    set_option(fd, SOL_SOCKET, SO_NO_CHECK, 1);
+  } else {
+    set_option(fd, IPPROTO_UDP, kUdpNoCheck6Tx, 1);
+  }
+}
+
 LinkError set_ipv4_send_options(int fd) {
   bool failed = false;
   failed |= set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE) != 0;
   failed |= set_option(fd, IPPROTO_IP, IP_TTL, kDefaultHopLimit) != 0;
-  failed |= set_option(fd, SOL_SOCKET, SO_NO_CHECK, 1) != 0;
   failed |= set_option(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 1) != 0;
   failed |= set_option(fd, IPPROTO_IP, IP_MULTICAST_TTL, kDefaultHopLimit) != 0;
   return failed ? system_error("cannot set up a sending socket") : LinkError{};
@@ -143,7 +152,6 @@ LinkError set_ipv6_send_options(int fd) {
   bool failed = false;
   failed |= set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE) != 0;
   failed |= set_option(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, kDefaultHopLimit) != 0;
-  failed |= set_option(fd, IPPROTO_UDP, kUdpNoCheck6Tx, 1) != 0;
   failed |= set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1) != 0;
   failed |= set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, kDefaultHopLimit) != 0;
   set_option(fd, IPPROTO_IPV6, kIpv6FlowInfoSend, 1);
@@ -202,8 +210,11 @@ LinkError open_send_socket(const LocalAddress& local, std::uint16_t port, FileDe
   if (!error.ok()) return error;
   error = local.gid.is_ipv4() ? set_ipv4_send_options(socket.get())
                               : set_ipv6_send_options(socket.get());
-  if (error.ok()) error = send_groups_to(local, socket.get());
   if (!error.ok()) return error;
+  error = send_groups_to(local, socket.get());
+  // Emulators of a kernel may not know of that; what is sent to no group does not need it.
+  if (!error.ok() && error.error != ENOPROTOOPT) return error;
+  leave_out_checksums(socket.get(), local.gid.is_ipv4());
   set_option(socket.get(), SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
   // Nothing is read here: what strangers send to this port shall not pile up.
   set_option(socket.get(), SOL_SOCKET, SO_RCVBUF, 1);
