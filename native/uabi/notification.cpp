@@ -26,16 +26,23 @@ bool Answers::proceed(std::uint64_t id) const {
   return send(id, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
 }
 
+// Adding waits for the task, until a signal comes, or who stops us or attaches a debugger: then it
+// was not added, and is tried again. The answer is a step of its own (no SECCOMP_ADDFD_FLAG_SEND),
+// since the kernel would take it for given by then, and the task's open(2) would return 0.
 int Answers::add_descriptor(std::uint64_t id, int descriptor, int at, bool close_on_exec,
                             bool is_answer) const {
   seccomp_notif_addfd request{};
   request.id = id;
-  request.flags = (at >= 0 ? SECCOMP_ADDFD_FLAG_SETFD : 0U) |
-                  (is_answer ? static_cast<std::uint32_t>(SECCOMP_ADDFD_FLAG_SEND) : 0U);
+  request.flags = at >= 0 ? SECCOMP_ADDFD_FLAG_SETFD : 0U;
   request.srcfd = static_cast<std::uint32_t>(descriptor);
   request.newfd = at >= 0 ? static_cast<std::uint32_t>(at) : 0U;
   request.newfd_flags = close_on_exec ? O_CLOEXEC : 0;
-  return ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_ADDFD, &request);
+  int number;
+  do {
+    number = ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_ADDFD, &request);
+  } while (number < 0 && errno == EINTR);
+  if (number >= 0 && is_answer && !give(id, number)) return -1;
+  return number;
 }
 
 bool Answers::is_valid(std::uint64_t id) const {

@@ -27,7 +27,7 @@ class Answers {
   // Lets the kernel do the call.
   bool proceed(std::uint64_t id) const;
   // Gives the task a copy of a descriptor, under the number `at` or, for -1, the lowest free one.
-  // With `is_answer` its number is the answer, in one step. Returns the number, or -1 and errno.
+  // With `is_answer` its number is the answer. Returns the number, or -1 and errno.
   int add_descriptor(std::uint64_t id, int descriptor, int at, bool close_on_exec,
                      bool is_answer) const;
   // Whether the task still waits in the same call, and its number is still its own.
