@@ -9,13 +9,21 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from softhca.uabi.channels import Channel
 from softhca.uabi.files import DeviceFile
 
-from .programs import SYSTEM_PYTHON, needs, needs_pyverbs, run_under
+from .programs import (
+    SYSTEM_PYTHON,
+    compiled,
+    needs,
+    needs_pyverbs,
+    needs_verbs_headers,
+    run_under,
+)
 
 
 def test_a_duplicate_has_no_number_below_the_one_that_is_asked_for() -> None:
@@ -129,6 +137,27 @@ except OSError as error:
 print("well")
 """
     assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"
+
+
+@needs_verbs_headers
+@pytest.mark.parametrize("files", [224, 896])
+def test_a_device_takes_no_number_that_a_thread_is_just_given(files: int, tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = 256 if files == 224 else 1024
+    if hard < limit:
+        pytest.skip("the hard limit leaves no room")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
+    try:
+        command = [
+            "prlimit",
+            f"--nofile={limit}:",
+            compiled("crowded", tmp_path),
+            str(files),
+            "2000",
+        ]
+        assert run_under(*command).stdout == "0 lost, 0 refused\n"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_programs_may_together_have_more_descriptors_than_one_may() -> None:

@@ -11,9 +11,13 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from softhca.uabi.commands.call import refused
+
+if TYPE_CHECKING:
+    from softhca._adapter import Asked, Listener
 
 Range = tuple[int, int]  # The first and the last number.
 
@@ -21,6 +25,7 @@ _COUNT = 128
 _SELECTABLE = 1024
 _LOW = (224, 255)
 _FEW = 32
+_CLOSE = 16  # To a range, whose numbers threads may have any moment.
 _MOST_DESCRIPTORS = 1 << 20
 
 
@@ -51,8 +56,12 @@ def descriptor_ranges(limit: int = 0) -> list[Range]:
     return ranges
 
 
-def free_number(task: int, ranges: Sequence[Range], least: int = 0) -> int:
-    """A number in the ranges that a program may have and does not use, and no less than `least`.
+def free_numbers(task: int, ranges: Sequence[Range], least: int = 0) -> Iterator[int]:
+    """Numbers in the ranges that a program may have and does not use, and no less than `least`.
+
+    Meanwhile the kernel gives other threads of the program the lowest number of all that is free,
+    and an answer under the same one would take their file away. So where that has come close to a
+    range, its numbers are tried from the end.
 
     Raises:
         OSError: EINVAL, if `least` is beyond the ranges or the limit; EMFILE, if none is free.
@@ -61,13 +70,39 @@ def free_number(task: int, ranges: Sequence[Range], least: int = 0) -> int:
     if least >= min(limit, 1 + max(last for _, last in ranges)):
         raise refused(errno.EINVAL, f"descriptor {least}")
     for first, last in ranges:
-        for number in range(max(first, least), min(last + 1, limit)):
-            if not os.path.lexists(f"/proc/{task}/fd/{number}"):
-                return number
+        numbers = range(max(first, least), min(last + 1, limit))
+        for number in reversed(numbers) if _is_used(task, first - _CLOSE) else numbers:
+            if not _is_used(task, number):
+                yield number
     told = [one for one in ranges if one[0] < limit] or ranges[:2]
     named = " and ".join(f"{first} to {last}" for first, last in told)
     why = f"no descriptor for a device is free: they are {named}, and the program may have {limit}"
     raise refused(errno.EMFILE, why)
+
+
+def answer_with(
+    listener: Listener,
+    asked: Asked,
+    descriptor: int,
+    numbers: Iterable[int],
+    close_on_exec: bool,
+) -> None:
+    """Gives a program a copy of a descriptor, under the first of the numbers that can be had.
+
+    Raises:
+        OSError: What `numbers` raises at its end; ENOENT, if the program waits no more.
+    """
+    for number in numbers:
+        try:
+            listener.add_descriptor(asked, descriptor, number, close_on_exec, True)
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise  # Otherwise the kernel is just giving it to another thread.
+
+
+def _is_used(task: int, number: int) -> bool:
+    return os.path.lexists(f"/proc/{task}/fd/{number}")
 
 
 def _limit_of(task: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import itertools
 import os
 import selectors
 import traceback
@@ -17,7 +18,7 @@ from softhca.uabi.commands.ioctl_form import run_ioctl
 from softhca.uabi.commands.table import BEFORE_THE_CONTEXT, METHODS, WRITES
 from softhca.uabi.commands.write_form import run_write
 from softhca.uabi.context import Context
-from softhca.uabi.descriptors import Range, descriptor_ranges, free_number
+from softhca.uabi.descriptors import Range, answer_with, descriptor_ranges, free_numbers
 from softhca.uabi.program import Program
 from softhca.uabi.serving import Door, Wire
 from softhca.uabi.shared_device import SharedDevice
@@ -292,7 +293,8 @@ class Supervisor:
             self._refresh(path)
             listener.answer_from_tree(asked)
             return
-        number = free_number(asked.task, attended.numbers)
+        numbers = free_numbers(asked.task, attended.numbers)
+        first = next(numbers)
         context = Context(device, self._known)
         file = context.file
         descriptor = file.open_again()
@@ -304,17 +306,19 @@ class Supervisor:
             if self._doorbells is not None:
                 self._doorbells.add(file.rings)
             close_on_exec = bool(asked.open_flags & os.O_CLOEXEC)
-            listener.add_descriptor(asked, descriptor, number, close_on_exec, True)
+            answer_with(
+                listener, asked, descriptor, itertools.chain((first,), numbers), close_on_exec
+            )
         finally:
             # If nobody has it by now, this is the last close, and the context goes.
             os.close(descriptor)
 
     def _duplicate(self, attended: Attended, asked: Asked) -> None:
         """dup(2) and F_DUPFD, whose result shall be in our range too."""
-        number = free_number(asked.task, attended.numbers, asked.least_number)
+        numbers = free_numbers(asked.task, attended.numbers, asked.least_number)
         source = asked.take_descriptor()
         try:
-            attended.listener.add_descriptor(asked, source, number, asked.closes_on_exec, True)
+            answer_with(attended.listener, asked, source, numbers, asked.closes_on_exec)
         finally:
             os.close(source)
 
