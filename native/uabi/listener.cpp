@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <system_error>
 
 #include "driver/clock.hpp"
 #include "driver/signals_blocked.hpp"
@@ -57,7 +58,11 @@ Status Listener::start() {
     return refuse(errno, "listener", 0, "cannot have an eventfd");
   }
   const SignalsBlocked blocked;
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return refuse(error.code().value(), "listener", 0, "cannot have a thread");
+  }
   return Status::success();
 }
 
