@@ -37,13 +37,13 @@ struct SendWqe {
   bool bad_address_handle = false;  // UD: the handle named nothing usable at posting.
   std::uint16_t sge_count = 0;
   // Of the requester.
-  bool started = false;  // It has its PSNs.
+  bool started = false;       // It has its PSNs.
+  bool asked_inside = false;  // READ: a request began elsewhere than where pieces begin.
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;  // PSNs that it takes: packets sent, or for READ, received.
   // READ: packets that one request asks for. Pieces end at fixed places, so that a repeated request
   // lies inside one that the peer has seen.
   std::uint32_t read_chunk = 0;
-  bool asked_inside = false;  // READ: a request began elsewhere than where pieces begin.
   std::uint32_t xrc_srqn = 0;
   // UD: where to; the route is copied, so that the handle may go.
   std::uint32_t remote_qpn = 0;
