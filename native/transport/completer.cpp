@@ -145,7 +145,9 @@ void Requester::response_lost() {
     return;
   }
   qp_.count(&Counters::implied_nak_seq_err);
-  go_back_to(unacked_psn_);
+  if (may_retry()) {
+    go_back_to(unacked_psn_);
+  }
 }
 
 // True if this response is the one that is due; `index` is of its work request. A later one implies
@@ -259,7 +261,9 @@ void Requester::on_sequence_nak(std::uint32_t psn) {
   // One per gap counts; its duplicates would only make a storm.
   if (!went_back_ && psn == unacked_psn_) {
     qp_.count(&Counters::packet_seq_err);
-    go_back_to(psn);
+    if (may_retry()) {
+      go_back_to(psn);
+    }
   }
 }
 

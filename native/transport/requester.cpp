@@ -343,6 +343,21 @@ void Requester::go_back_to(std::uint32_t psn) {
   qp_.services.schedule(qp_);
 }
 
+// Spends one of retry_cnt on a time-out, or on a sequence error that the peer reports or implies
+// (IBTA Vol 1, 9.9.2). False: none was left, and what is oldest has failed.
+bool Requester::may_retry() {
+  if (retries_left_ > 0) {
+    --retries_left_;
+    return true;
+  }
+  if (qp_.migration.escape()) {
+    return true;
+  }
+  qp_.count(&Counters::retry_exceeded_err);
+  fail(qp_.sq.oldest(), WcStatus::RETRY_EXC_ERR, {Reason::RETRIES_EXHAUSTED, 0, 0, 0}, false);
+  return false;
+}
+
 void Requester::repeat_from(std::uint32_t psn) {
   if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
     return;
@@ -377,19 +392,10 @@ void Requester::advance() {
   }
   if (timer_.ack_due(now_ns)) {
     qp_.count(&Counters::local_ack_timeout_err);
-    if (retries_left_ == 0 && qp_.migration.escape()) {
+    if (may_retry()) {
       timer_.restart(now_ns);
       go_back_to(unacked_psn_);
-      return;
     }
-    if (retries_left_ == 0) {
-      qp_.count(&Counters::retry_exceeded_err);
-      fail(qp_.sq.oldest(), WcStatus::RETRY_EXC_ERR, {Reason::RETRIES_EXHAUSTED, 0, 0, 0}, false);
-      return;
-    }
-    --retries_left_;
-    timer_.restart(now_ns);
-    go_back_to(unacked_psn_);
   } else if (timer_.probe_due(now_ns)) {
     qp_.count(&Counters::early_retransmits);
     timer_.after_probe(now_ns);

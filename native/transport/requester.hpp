@@ -93,6 +93,7 @@ class Requester {
   bool send_unreliable(Outlet& out);
   std::uint32_t window() const;
   void set_position(std::uint32_t psn);
+  bool may_retry();
   void go_back_to(std::uint32_t psn);
   void after_send(std::uint32_t psn, std::uint32_t psns, bool ack_request, bool again);
 

@@ -195,7 +195,7 @@ enum class Reason : std::uint8_t {
   UNSUPPORTED = 10,          // The operation does not exist in this service type.
   TOO_MANY_READS = 11,       // More READs and atomics than max_dest_rd_atomic.
   REFUSED_INVALIDATE = 12,   // The key cannot be invalidated by this peer.
-  RETRIES_EXHAUSTED = 13,    // No answer after retry_cnt retries.
+  RETRIES_EXHAUSTED = 13,    // No progress after retry_cnt retries.
   RNR_EXHAUSTED = 14,        // The peer had no receive posted, rnr_retry times.
   NAK_INVALID_REQUEST = 15,  // What the peer said.
   NAK_ACCESS = 16,

@@ -31,7 +31,7 @@ const char* reason_text(Reason reason) {
     case Reason::REFUSED_INVALIDATE:
       return "the key cannot be invalidated by the peer";
     case Reason::RETRIES_EXHAUSTED:
-      return "the peer did not answer after retry_cnt retries";
+      return "nothing more arrived, or was answered, after retry_cnt retries";
     case Reason::RNR_EXHAUSTED:
       return "the peer had no receive posted, rnr_retry times";
     case Reason::NAK_INVALID_REQUEST:

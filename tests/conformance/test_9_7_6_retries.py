@@ -422,4 +422,58 @@ def test_9_9_2_a_time_out_after_a_nak_still_counts(host):
         if qp.state == QPState.RTS:
             time_out(host)
     assert host.sends() == [(3, WcStatus.RETRY_EXC_ERR)]
-    assert attempts <= 2 * (1 + 2)
+    assert attempts == 1 + 2
+
+
+@pytest.mark.parametrize("retry_cnt", [0, 1, 7])
+def test_9_9_2_a_sequence_nak_spends_a_retry(host, retry_cnt):
+    """The peer misses packets as long as it does not move on."""
+    qp, peer = connect(host, retry_cnt=retry_cnt)
+    qp.post(send(wr_id=0), send(wr_id=1))
+    peer.take()
+    peer.ack(PSN + 1, NAK_SEQUENCE)
+    attempts = 1 + len(peer.take())
+    while qp.state == QPState.RTS:
+        time_out(host)
+        attempts += len(peer.take())
+    assert attempts == 1 + retry_cnt
+    assert host.sends() == [(0, SUCCESS), (1, WcStatus.RETRY_EXC_ERR)]
+    assert qp.counters()["packet_seq_err"] == 1
+    assert qp.counters()["retry_exceeded_err"] == 1
+
+
+def test_9_9_2_a_response_that_is_skipped_over_spends_a_retry(host):
+    """What the peer implies counts as what it says."""
+    qp, peer = connect(host, retry_cnt=0)
+    memory = host.memory(8)
+    qp.post(read(memory.sge(0, 8), wr_id=4), send(wr_id=5))
+    peer.take()
+    peer.ack(PSN + 1)
+    assert peer.requests() == []
+    assert host.sends() == [(4, WcStatus.RETRY_EXC_ERR), (5, WcStatus.WR_FLUSH_ERR)]
+    assert qp.counters()["implied_nak_seq_err"] == 1
+    assert qp.counters()["retry_exceeded_err"] == 1
+
+
+def test_9_9_2_progress_restores_what_sequence_naks_have_spent(host):
+    """One packet in two is lost, and one retry is enough."""
+    qp, peer = connect(host, retry_cnt=1)
+    qp.post(*(send(wr_id=number) for number in range(10)))
+    peer.take()
+    for number in range(10):
+        peer.ack(PSN + number, NAK_SEQUENCE)
+        assert peer.requests()[0] == ("SEND_ONLY", PSN + number)
+    peer.ack(PSN + 9)
+    assert host.sends() == [(number, SUCCESS) for number in range(10)]
+    assert qp.counters()["packet_seq_err"] == 10
+
+
+def test_9_9_2_a_nak_that_comes_twice_spends_one_retry(host):
+    qp, peer = connect(host, retry_cnt=1)
+    qp.post(send())
+    peer.take()
+    for _ in range(3):
+        peer.ack(PSN, NAK_SEQUENCE)
+    assert peer.requests() == [("SEND_ONLY", PSN)]
+    peer.ack(PSN)
+    assert host.sends() == [(0, SUCCESS)]

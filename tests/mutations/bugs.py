@@ -112,6 +112,12 @@ BUGS = [
         "acknowledge_until(psn_add(psn, 1));",
     ),
     Bug(
+        "sequence NAKs spend no retry",
+        "transport/completer.cpp",
+        "    qp_.count(&Counters::packet_seq_err);\n    if (may_retry()) {",
+        "    qp_.count(&Counters::packet_seq_err);\n    if (true) {",
+    ),
+    Bug(
         "errors of unsignaled requests are kept quiet",
         "transport/queue_pair.cpp",
         "  const bool reported = failed || init.sq_sig_all",
