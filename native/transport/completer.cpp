@@ -249,13 +249,22 @@ void Requester::on_atomic_acknowledge(const Packet& packet) {
   progress(psn_add(psn, 1));
 }
 
-void Requester::on_sequence_nak(std::uint32_t psn) {
+// What any NAK says: everything before `psn` has arrived. False: there is nothing left that it
+// could be about, since that has ended the queue pair's work, or the answer to something earlier is
+// missing.
+bool Requester::acknowledge_before(std::uint32_t psn) {
   const bool all_answered = acknowledge_until(psn);
   if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
-    return;
+    return false;
   }
   if (!all_answered) {
     response_lost();
+  }
+  return all_answered;
+}
+
+void Requester::on_sequence_nak(std::uint32_t psn) {
+  if (!acknowledge_before(psn)) {
     return;
   }
   // One per gap counts; its duplicates would only make a storm.
@@ -271,12 +280,7 @@ void Requester::on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code) {
   if (waiting_rnr_) {
     return;
   }
-  const bool all_answered = acknowledge_until(psn);
-  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
-    return;
-  }
-  if (!all_answered) {
-    response_lost();
+  if (!acknowledge_before(psn)) {
     return;
   }
   qp_.count(&Counters::rcvd_rnr_err);
@@ -297,12 +301,7 @@ void Requester::on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code) {
 }
 
 void Requester::on_fatal_nak(std::uint32_t psn, std::uint8_t code) {
-  const bool all_answered = acknowledge_until(psn);
-  if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
-    return;
-  }
-  if (!all_answered) {
-    response_lost();
+  if (!acknowledge_before(psn)) {
     return;
   }
   const SendWqe& wqe = qp_.sq.at(qp_.sq.oldest());

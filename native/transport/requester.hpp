@@ -137,6 +137,7 @@ class Requester {
   bool acknowledge_until(std::uint32_t end_psn);
   void progress(std::uint32_t unacked_psn);
   void response_lost();
+  bool acknowledge_before(std::uint32_t psn);
   bool under_way(std::uint32_t psn) const;
   bool take_response(std::uint32_t psn, std::uint64_t& index);
   // The opcode of a READ response says whether its answer begins and ends with it.

@@ -56,9 +56,7 @@ BUGS = [
     Bug(
         "a NAK fails the oldest request instead of its own",
         "transport/completer.cpp",
-        "  const bool all_answered = acknowledge_until(psn);\n  if (qp_.state() != QpState::RTS && "
-        "qp_.state() != QpState::SQD) {\n    return;\n  }\n  if (!all_answered) {\n    "
-        "response_lost();\n    return;\n  }\n  const SendWqe& wqe",
+        "  if (!acknowledge_before(psn)) {\n    return;\n  }\n  const SendWqe& wqe",
         "  static_cast<void>(psn);\n  const SendWqe& wqe",
     ),
     Bug(
@@ -106,10 +104,9 @@ BUGS = [
     Bug(
         "a sequence NAK acknowledges what it complains of",
         "transport/completer.cpp",
-        "void Requester::on_sequence_nak(std::uint32_t psn) {\n  const bool all_answered = "
-        "acknowledge_until(psn);",
-        "void Requester::on_sequence_nak(std::uint32_t psn) {\n  const bool all_answered = "
-        "acknowledge_until(psn_add(psn, 1));",
+        "void Requester::on_sequence_nak(std::uint32_t psn) {\n  if (!acknowledge_before(psn)) {",
+        "void Requester::on_sequence_nak(std::uint32_t psn) {\n  if (!acknowledge_before(psn_add("
+        "psn, 1))) {",
     ),
     Bug(
         "sequence NAKs spend no retry",
