@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import signal
+import threading
 from contextlib import ExitStack
 
 from softhca.tools import supervising
@@ -80,21 +81,35 @@ class _SignalRelay:
     """Passes signals on to the program from the moment on when it is started.
 
     It may run, and be known to do so, before this process hears that it has been started: what
-    comes until then waits.
+    comes until then waits. The program is started with no signal blocked that was not before.
     """
 
     def __init__(self) -> None:
         self._program: Program | None = None
         self._early: list[int] = []
-        for number in (*_SENT, *_TYPED):
-            if signal.getsignal(number) != signal.SIG_IGN:
-                signal.signal(number, lambda number, _: self._on_signal(number))
+        relayed = (*_SENT, *_TYPED)
+        self._numbers = [one for one in relayed if signal.getsignal(one) != signal.SIG_IGN]
+        for number in self._numbers:
+            signal.signal(number, lambda number, _: self._on_signal(number))
 
     def reach(self, program: Program) -> None:
-        """The program is there."""
+        """The program is there.
+
+        From now on a thread waits for signals, however fast they come. Handlers would interrupt
+        each other and the supervisor; they are what is left where there may be no more threads.
+        """
         self._program = program
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
         for number in self._early:
             self._on_signal(number)
+        try:
+            threading.Thread(target=self._serve, name="signals", daemon=True).start()
+        except RuntimeError:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._numbers)
+
+    def _serve(self) -> None:
+        while True:
+            self._on_signal(signal.sigwait(self._numbers))
 
     def _on_signal(self, number: int) -> None:
         if self._program is None:
