@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -194,6 +195,30 @@ def test_it_does_not_ask_again_until_somebody_has_gone() -> None:
         supervisor.serve_once(60)
         assert second.hear() is None
         second.connection.close()
+        door.close()
+
+
+class _OverloadedSupervisor(Supervisor):
+    """One that may have no more threads."""
+
+    def _listen(self, descriptor: int, *_: object, **__: object) -> NoReturn:
+        os.close(descriptor)
+        raise OSError(errno.EAGAIN, "cannot have a thread")
+
+
+@pytest.mark.usefixtures("own_directory")
+def test_a_program_that_is_not_taken_is_told_why() -> None:
+    with softhca.open() as device, _OverloadedSupervisor([device]) as supervisor:
+        door = Door(NAME)
+        supervisor.open_door(door)
+        words = [sys.executable, "-m", "softhca", "run", *ATTACHED, "--", "sleep", "1000"]
+        runner = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: supervisor.serve_once(0) or runner.poll() is not None)
+        assert runner.stderr is not None
+        with runner.stderr as said:
+            expected = f"the supervisor {NAME!r} does not take the program: [Errno 11] cannot have"
+            assert expected in said.read()
+        assert runner.returncode == 1
         door.close()
 
 

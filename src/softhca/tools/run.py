@@ -70,9 +70,11 @@ def _run_attached(args: argparse.Namespace, path: str, words: list[str]) -> int:
         relay.reach(program)
         status = attached.wait(program)
     if status is None:
-        print_error(
-            f"softhca run: the supervisor {args.attach!r} has ended, and so has the program"
-        )
+        if attached.refusal is None:
+            why = f"the supervisor {args.attach!r} has ended, and so has the program"
+        else:
+            why = f"the supervisor {args.attach!r} does not take the program: {attached.refusal}"
+        print_error(f"softhca run: {why}")
         return FAILED
     return status
 

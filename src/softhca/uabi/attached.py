@@ -16,7 +16,12 @@ _MOMENT_SECONDS = 0.1
 
 
 class AttachedProgram:
-    """A program on the adapters of a supervisor that serves a name."""
+    """A program on the adapters of a supervisor that serves a name.
+
+    Attributes:
+        supervisor_has_ended: For the program at least: it answers no call of it any more.
+        refusal: Why it did not take the program, if it said so.
+    """
 
     def __init__(self, name: str) -> None:
         """Waits until the supervisor lets it in.
@@ -32,6 +37,7 @@ class AttachedProgram:
         self._selector = selectors.DefaultSelector()
         self._program: Program | None = None
         self.supervisor_has_ended = False
+        self.refusal: str | None = None
 
     def launch(self, path: str, arguments: Sequence[str]) -> Program:
         """Starts it, once; as Supervisor.launch()."""
@@ -54,6 +60,9 @@ class AttachedProgram:
         return self._program
 
     def _hear_of_end(self) -> None:
+        heard = self._wire.hear()
+        if heard is not None:
+            self.refusal = str(heard[0].get("refused"))
         self.supervisor_has_ended = True
 
     def wait(self, program: Program) -> int | None:

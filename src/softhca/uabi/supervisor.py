@@ -9,6 +9,7 @@ import os
 import selectors
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from softhca._adapter import Asked, DoorbellWatch, FileWatch, Known, Listener, launch
@@ -203,8 +204,10 @@ class Supervisor:
                 (descriptor,) = heard[1]
                 self._listen(descriptor, numbers, is_descendant=False)
                 return
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError) as error:
             traceback.print_exc()
+            with suppress(OSError):  # It may have gone.
+                wire.tell({"refused": str(error) or type(error).__name__})
         # Programs end with whoever started them: the kernel will say so.
         self._selector.unregister(wire.connection)
         wire.connection.close()
