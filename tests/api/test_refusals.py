@@ -68,6 +68,27 @@ def test_create_qp_objects(host: Host) -> None:
     refused(lambda: host.qp(77), "qp_type")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("attribute", "value", "error"),
+    [
+        ("pkey_index", None, TypeError),
+        ("ah_attr", None, TypeError),
+        ("timeout", "16", TypeError),
+        ("timeout", 32, VerbsError),
+    ],
+)
+def test_a_queue_pair_that_did_not_connect_is_as_it_was(
+    host: Host, attribute: str, value: Any, error: type[Exception]
+) -> None:
+    """Whichever step, and whatever is wrong with its attribute."""
+    qp, peer = host.qp(), host.qp()
+    with pytest.raises(error, match=attribute):
+        qp.connect(peer.info(), **{attribute: value})
+    assert qp.state is QPState.RESET
+    qp.connect(peer.info())
+    assert qp.state is QPState.RTS
+
+
 @pytest.mark.parametrize("access", [Access.REMOTE_WRITE, Access.REMOTE_ATOMIC])
 def test_remote_writing_requires_local_write(host: Host, access: Access) -> None:
     refused(lambda: host.pd.reg_mr(bytearray(8), access), "access")

@@ -99,6 +99,6 @@ def connect(qp: QP, info: QPInfo | None, overrides: dict[str, Any]) -> None:
     try:
         for state, names in zip((QPState.INIT, QPState.RTR, QPState.RTS), steps, strict=True):
             qp.modify(qp_state=state, **{name: values[name] for name in names})
-    except VerbsError:
+    except BaseException:  # Also of a wrong type, and an interrupt between two steps.
         qp.modify(qp_state=QPState.RESET)
         raise
