@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 from array import array
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -428,9 +429,9 @@ def test_open_says_who_holds_the_port() -> None:
 
 @pytest.mark.parametrize("wrs", [None, 5, "abc", [None], object()])
 def test_what_is_no_work_request_is_refused_by_name(host: Host, wrs: Any) -> None:
-    qp = host.qp()
+    qp, ud = host.qp(), host.qp(QPType.UD)
     srq = host.keep(host.pd.create_srq(max_wr=4))
-    for post in (qp.post_send, qp.post_recv, srq.post_recv):
+    for post in (qp.post_send, qp.post_recv, ud.post_send, srq.post_recv):
         with pytest.raises(TypeError, match="wrs must be a work request of this queue"):
             post(wrs)
 
@@ -463,6 +464,32 @@ def test_an_address_handle_of_another_device(host: Host) -> None:
         foreign.close()
     host.device.adapter.next_packet(0)
     assert [wc.wr_id for wc in host.cq.poll()] == [1]
+
+
+@pytest.mark.parametrize("qp_type", [QPType.RC, QPType.UD])
+@pytest.mark.parametrize("several", [list, tuple, deque, iter])
+def test_a_sequence_is_posted_whatever_it_is(host: Host, qp_type: QPType, several: Any) -> None:
+    """A queue pair of UD looks at it before, and must leave something to post."""
+    qp = host.qp(qp_type, max_send_wr=4)
+    if qp_type is QPType.UD:
+        qp.activate()
+        ah = host.keep(host.pd.create_ah("10.0.0.1"))
+        options = {"ah": ah, "remote_qpn": qp.qpn}
+    else:
+        qp.connect(qp.info())
+        options = {}
+    wrs = [hca.Send(**options) for _ in range(4)]  # type: ignore[arg-type]
+    qp.post_send(several(wrs))
+    refused(lambda: qp.post_send(wrs[0]), "max_send_wr", errno.ENOMEM)
+
+
+@pytest.mark.parametrize("several", [list, deque, iter])
+def test_a_foreign_address_handle_in_any_sequence(host: Host, several: Any) -> None:
+    qp = host.qp(QPType.UD)
+    qp.activate()
+    with open_simulated("10.0.0.8") as other, other.alloc_pd() as pd:
+        bad = hca.Send(ah=pd.create_ah("10.0.0.1"), remote_qpn=qp.qpn)
+        assert refused(lambda: qp.post_send(several([bad])), "ah").bad_wr is bad
 
 
 @pytest.mark.parametrize("wrong", ["1", b"", 1.5, [], object()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from softhca import _adapter
@@ -236,6 +236,8 @@ class QP(AwaitedWork, VerbsObject):
                 allow it. `bad_wr` is the one that was refused; those before it stay posted.
         """
         if self.type is QPType.UD and not self._closed:
+            if isinstance(wrs, Iterable):
+                wrs = list(wrs)  # What can be gone through only once is to be posted, too.
             self._refuse_foreign_handles(wrs)
         self._hca.post_send(self._qpn, wrs)
 
@@ -243,7 +245,7 @@ class QP(AwaitedWork, VerbsObject):
         self, wrs: SendRequest | Sequence[SendRequest], by_index: bool = False
     ) -> None:
         # A handle is a number of its device, and would name another one here.
-        listed = (wrs,) if isinstance(wrs, SendRequest) else wrs
+        listed = wrs if isinstance(wrs, list | tuple) else [wrs]
         for index, wr in enumerate(listed):
             ah = wr.ah if isinstance(wr, SendRequest) else None
             if ah is not None and not ah.closed and ah._hca is not self._hca:
