@@ -274,6 +274,24 @@ except FileNotFoundError:
     assert "231, 192" in listed.stdout
 
 
+def test_every_user_may_read_what_is_shown() -> None:
+    """Programs may become another user than who has started them."""
+    program = """
+import os
+for top in ("/sys/class/infiniband", "/sys/class/infiniband_verbs", "/dev/infiniband"):
+    for place, _, files in os.walk(top):
+        assert os.stat(place).st_mode & 0o555 == 0o555, place
+        for path in (os.path.join(place, name) for name in files):
+            assert os.stat(path).st_mode & 0o444 == 0o444, path
+print("well")
+"""
+    before = os.umask(0o077)
+    try:
+        assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"
+    finally:
+        os.umask(before)
+
+
 def test_what_is_above_a_tree_can_be_listed_from_below() -> None:
     listed = run_under("ls", "-la", "/dev/infiniband", "/sys/class/infiniband")
     assert not listed.stderr

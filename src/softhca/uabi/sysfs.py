@@ -1,7 +1,8 @@
 """What Linux shows of RDMA devices in /sys and /dev, as a tree of files.
 
 Programs get descriptors of real files and directories, so that reading and listing are the kernel's
-business. Files are read-only, as far as their owner is concerned.
+business. Files are read-only, as far as their owner is concerned. Everybody may read them, as in
+sysfs, whatever umask(2) says here: programs may become another user.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class SysfsTree:
         _remove_stale(Path(tempfile.gettempdir()))
         self.top, self._lock = _make_locked()
         for directory in SHOWN.values():
-            (self.top / directory).mkdir()
+            self._make_directory(self.top / directory)
         self._put("infiniband_verbs/abi_version", str(ABI_VERSION))
 
     def remove(self) -> None:
@@ -129,19 +130,27 @@ class SysfsTree:
         """
         place = self.top / "infiniband_verbs"
         for index in range(count):
-            (place / f"{_NODE}{index}").mkdir()
+            self._make_directory(place / f"{_NODE}{index}")
         return [
             int(name.removeprefix(_NODE)) for name in os.listdir(place) if name.startswith(_NODE)
         ]
 
+    def _make_directory(self, place: Path) -> None:
+        """Makes a directory below the top, and those that it lies in."""
+        if not place.is_dir():
+            self._make_directory(place.parent)
+            place.mkdir()
+            place.chmod(0o755)
+
     def _put(self, path: str, text: str) -> None:
         file = self.top / path
-        file.parent.mkdir(parents=True, exist_ok=True)
+        self._make_directory(file.parent)
         # In place: the directory's time of change says to libraries that the device is another one.
         # Who reads meanwhile never finds nothing; a shorter text ends for a moment as before.
         octets = f"{text}\n".encode()
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
+            os.fchmod(descriptor, 0o644)
             os.pwrite(descriptor, octets, 0)
             os.ftruncate(descriptor, len(octets))
         finally:
@@ -153,6 +162,7 @@ class SysfsTree:
         for kind in (stat.S_IFCHR, stat.S_IFSOCK):
             with suppress(PermissionError):
                 os.mknod(self.top / path, kind | 0o666, os.makedev(0, 0))
+                (self.top / path).chmod(0o666)
                 return
 
     def add(self, device: SharedDevice) -> None:
