@@ -144,6 +144,23 @@ def test_settings_that_cannot_be(options: dict[str, Any]) -> None:
         hca.Dcqcn(**options)
 
 
+@pytest.mark.parametrize("name", ["gbps", "alpha_us", "increase_bytes", "fast_recovery", "gain"])
+@pytest.mark.parametrize("wrong", ["10", None, [1]])
+def test_what_is_no_number_is_refused_by_name(name: str, wrong: Any) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be a"):
+        hca.Dcqcn(**{"gbps": 10, name: wrong})
+
+
+def test_settings_may_be_numpy_s() -> None:
+    numpy = pytest.importorskip("numpy")
+    settings = hca.Dcqcn(
+        gbps=numpy.float64(10), increase_bytes=numpy.int64(1000), fast_recovery=numpy.int32(3)
+    )
+    assert (
+        settings.settings() == hca.Dcqcn(gbps=10, increase_bytes=1000, fast_recovery=3).settings()
+    )
+
+
 def test_on_the_wire() -> None:
     settings = hca.Dcqcn(gbps=10)
     faults = LinkFaults()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 
+from softhca.verbs.checks import real, unsigned
 from softhca.verbs.errors import VerbsError
 
-_MOST_GBPS = 8000.0
-_MOST_US = 1e9
+_LEAST_GBPS, _MOST_GBPS = 1e-6, 8000.0
+_LEAST_US, _MOST_US = 0.001, 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,10 @@ class Dcqcn:
         hyper_gbps: and by this, when time and bytes both have come so far.
         least_gbps: No rate falls below.
         gain: Weight of a notification in the estimate: 1/2 to 1/65536, a power of two.
+
+    Raises:
+        VerbsError: EINVAL, for a number that is out of range.
+        TypeError: For what is no number.
     """
 
     gbps: float
@@ -45,19 +50,15 @@ class Dcqcn:
 
     def __post_init__(self) -> None:
         for name in ("gbps", "additive_gbps", "hyper_gbps", "least_gbps"):
-            value = getattr(self, name)
-            if not 1e-6 <= value <= _MOST_GBPS:
-                raise VerbsError(errno.EINVAL, name, value, "must be 0.000001 to 8000")
+            real(name, getattr(self, name), _LEAST_GBPS, _MOST_GBPS)
         if self.least_gbps > self.gbps:
             raise VerbsError(errno.EINVAL, "least_gbps", self.least_gbps, "is above gbps")
         for name in ("cnp_interval_us", "alpha_us", "increase_us"):
-            value = getattr(self, name)
-            if not 0.001 <= value <= _MOST_US:
-                raise VerbsError(errno.EINVAL, name, value, "must be 0.001 or more")
+            real(name, getattr(self, name), _LEAST_US, _MOST_US)
         for name in ("increase_bytes", "fast_recovery"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or not 1 <= value < 1 << 31:
-                raise VerbsError(errno.EINVAL, name, value, "must be a number from 1 on")
+            if not unsigned(name, getattr(self, name), 31):
+                raise VerbsError(errno.EINVAL, name, 0, f"must be 1 to {(1 << 31) - 1}")
+        real("gain", self.gain, 0, 1)
         if self.gain not in [2.0**-shift for shift in range(1, 17)]:
             raise VerbsError(errno.EINVAL, "gain", self.gain, "must be 1/2, 1/4, ... or 1/65536")
 
@@ -71,8 +72,8 @@ class Dcqcn:
             "cnp_interval_ns": round(self.cnp_interval_us * 1e3),
             "alpha_ns": round(self.alpha_us * 1e3),
             "increase_ns": round(self.increase_us * 1e3),
-            "increase_bytes": self.increase_bytes,
-            "fast_recovery": self.fast_recovery,
+            "increase_bytes": int(self.increase_bytes),
+            "fast_recovery": int(self.fast_recovery),
             "gain_shift": round(1 / self.gain).bit_length() - 1,
         }
 
