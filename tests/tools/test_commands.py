@@ -413,6 +413,15 @@ def test_perf_draws(tmp_path: Path, run_json: RunJson, test: str) -> None:
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("path", ["picture.xyz", "no-such-folder/picture.png"])
+def test_perf_asks_before_it_measures_where_to_draw(run_json: RunJson, path: str) -> None:
+    pytest.importorskip("matplotlib")
+    status, out = run_json("perf", "read_lat", "--self", "--plot", path)
+    assert status == 2
+    assert list(out) == ["error"]
+    assert path in out["error"]
+
+
 def test_help_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("demo", "devinfo", "pingpong", "perf", "dump"):
         with pytest.raises(SystemExit) as stopped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
@@ -241,7 +242,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             print_json({"served": True})
         return 0
-    draw = _drawing() if args.plot else None
+    draw = _drawing(args.plot) if args.plot else None
     measurements = [Measurement(args.test, size, _iters(args, size)) for size in _sizes(args)]
     with meeting.client_channel(args, serve) as channel:
         result = measure(channel, measurements, args)
@@ -270,12 +271,17 @@ def _iters(args: argparse.Namespace, size: int) -> int:
     return max(_FEWEST_ITERS, min(_BANDWIDTH_ITERS, _BANDWIDTH_BYTES // size))
 
 
-def _drawing() -> Any:
+def _drawing(path: str) -> Any:
     """The function that draws; asked for before the measurement, so that nobody waits in vain."""
     try:
-        from softhca.tools.plot import draw
+        from softhca.tools.plot import draw, formats
     except ImportError:
         raise CommandError("--plot needs matplotlib: pip install 'softhca[plot]'") from None
+    folder, ending = os.path.dirname(path), os.path.splitext(path)[1]
+    if ending and ending[1:].lower() not in formats():
+        raise CommandError(f"--plot {path}: must end in one of {', '.join(formats())}")
+    if folder and not os.path.isdir(folder):
+        raise CommandError(f"--plot {path}: there is no folder {folder}")
     return draw
 
 

@@ -10,6 +10,11 @@ from matplotlib.figure import Figure
 matplotlib.use("Agg")  # A file is written; no display is needed.
 
 
+def formats() -> list[str]:
+    """Endings of file names that say how to draw."""
+    return sorted(Figure().canvas.get_supported_filetypes())
+
+
 def draw(result: dict[str, Any], path: str) -> None:
     """Writes a picture of the rows; its format is that of the file name's ending."""
     rows = result["rows"]
