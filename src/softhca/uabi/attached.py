@@ -8,6 +8,7 @@ import selectors
 from collections.abc import Sequence
 
 from softhca._adapter import launch
+from softhca.uabi import proc
 from softhca.uabi.descriptors import descriptor_ranges
 from softhca.uabi.program import Program
 from softhca.uabi.serving import connect
@@ -27,8 +28,10 @@ class AttachedProgram:
         """Waits until the supervisor lets it in.
 
         Raises:
-            OSError: ENOENT or ECONNREFUSED, if no supervisor has the name.
+            OSError: ENOENT or ECONNREFUSED, if no supervisor has the name; EOPNOTSUPP, where /proc
+                is none or another PID namespace's.
         """
+        proc.demand_own()
         self._wire = connect(name)
         heard = self._wire.hear()
         if heard is None:

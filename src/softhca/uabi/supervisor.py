@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from softhca._adapter import Asked, DoorbellWatch, FileWatch, Known, Listener, launch
-from softhca.uabi import sysfs, yama
+from softhca.uabi import proc, sysfs, yama
 from softhca.uabi.commands.call import AnswerError, Call, refused
 from softhca.uabi.commands.ioctl_form import run_ioctl
 from softhca.uabi.commands.table import BEFORE_THE_CONTEXT, METHODS, WRITES
@@ -77,7 +77,9 @@ class Supervisor:
 
         Raises:
             PermissionError: EPERM, where Yama lets nobody do what this does.
+            OSError: EOPNOTSUPP, where /proc is none or another PID namespace's.
         """
+        proc.demand_own()
         yama.demand_reach()
         self._on_trouble = on_trouble
         self._on_refusal = on_refusal
