@@ -47,3 +47,17 @@ def test_the_proc_of_other_processes_is_refused(words: tuple[str, ...]) -> None:
     done = run(*UNSHARE, *SOFTHCA, *words)
     assert done.returncode == 1
     assert "/proc shows the processes of another PID namespace" in done.stderr
+
+
+@needs("unshare")
+def test_a_supervisor_that_cannot_see_programs_lets_none_in() -> None:
+    words = [*UNSHARE, "--mount-proc", *SOFTHCA, "serve", NAME]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as inside:
+        try:
+            assert inside.stdout is not None
+            assert inside.stdout.readline().startswith(NAME)
+            done = run(*SOFTHCA, "run", "--attach", NAME, "--", "true")
+        finally:
+            inside.kill()
+    assert done.returncode == 1
+    assert "the supervisor is in another PID namespace" in done.stderr

@@ -29,13 +29,15 @@ class AttachedProgram:
 
         Raises:
             OSError: ENOENT or ECONNREFUSED, if no supervisor has the name; EOPNOTSUPP, where /proc
-                is none or another PID namespace's.
+                is none or another PID namespace's, or the supervisor cannot see programs from here.
         """
         proc.demand_own()
         self._wire = connect(name)
         heard = self._wire.hear()
         if heard is None:
             raise ConnectionResetError(errno.ECONNRESET, f"the supervisor {name!r} has ended")
+        if "refusal" in heard[0]:
+            raise OSError(errno.EOPNOTSUPP, heard[0]["refusal"])
         self._doorbells_are_written = bool(heard[0]["doorbells_are_written"])
         self._selector = selectors.DefaultSelector()
         self._program: Program | None = None

@@ -68,7 +68,7 @@ class Wire:
 
     @property
     def peer(self) -> int:
-        """The process at the other end."""
+        """The process at the other end; 0, where that cannot be seen from this PID namespace."""
         credentials = self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         return int.from_bytes(credentials[:4], "little")
 

@@ -26,6 +26,12 @@ from softhca.uabi.shared_device import SharedDevice
 from softhca.verbs.device import Device
 from softhca.verbs.enums import EventType
 
+# To whom this process knows no number of: the kernel would tell it none of the programs either.
+_INVISIBLE = (
+    "the supervisor is in another PID namespace, from which programs of this one cannot be seen; "
+    "it has to be in this one, or in one that this one was made in"
+)
+
 
 @dataclass
 class Attended:
@@ -189,8 +195,9 @@ class Supervisor:
                 self._selector.unregister(door.listener)
                 self._shut_doors.append(door)
             return  # If it has not gone, it waits.
+        words = {"doorbells_are_written": self._doorbells_are_written}
         try:
-            wire.tell({"doorbells_are_written": self._doorbells_are_written})
+            wire.tell(words if wire.peer else {"refusal": _INVISIBLE})
         except OSError:
             wire.connection.close()  # It has thought better of it.
             return
