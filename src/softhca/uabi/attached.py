@@ -67,7 +67,7 @@ class AttachedProgram:
     def _hear_of_end(self) -> None:
         heard = self._wire.hear()
         if heard is not None:
-            self.refusal = str(heard[0].get("refused"))
+            self.refusal = str(heard[0].get("refusal"))
         self.supervisor_has_ended = True
 
     def wait(self, program: Program) -> int | None:

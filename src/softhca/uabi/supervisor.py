@@ -216,7 +216,7 @@ class Supervisor:
         except (OSError, ValueError, KeyError, TypeError) as error:
             traceback.print_exc()
             with suppress(OSError):  # It may have gone.
-                wire.tell({"refused": str(error) or type(error).__name__})
+                wire.tell({"refusal": str(error) or type(error).__name__})
         # Programs end with whoever started them: the kernel will say so.
         self._selector.unregister(wire.connection)
         wire.connection.close()

@@ -236,7 +236,7 @@ class QP(AwaitedWork, VerbsObject):
                 allow it. `bad_wr` is the one that was refused; those before it stay posted.
         """
         if self.type is QPType.UD and not self._closed:
-            if isinstance(wrs, Iterable):
+            if not isinstance(wrs, SendRequest | list | tuple) and isinstance(wrs, Iterable):
                 wrs = list(wrs)  # What can be gone through only once is to be posted, too.
             self._refuse_foreign_handles(wrs)
         self._hca.post_send(self._qpn, wrs)
@@ -245,7 +245,7 @@ class QP(AwaitedWork, VerbsObject):
         self, wrs: SendRequest | Sequence[SendRequest], by_index: bool = False
     ) -> None:
         # A handle is a number of its device, and would name another one here.
-        listed = wrs if isinstance(wrs, list | tuple) else [wrs]
+        listed: Sequence[Any] = wrs if isinstance(wrs, list | tuple) else [wrs]
         for index, wr in enumerate(listed):
             ah = wr.ah if isinstance(wr, SendRequest) else None
             if ah is not None and not ah.closed and ah._hca is not self._hca:
