@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from typing import Any
 
 import softhca as hca
 from softhca.testing import Fabric, Pair
@@ -38,7 +39,7 @@ def goodput(loss: float, *, under_way: int, timeout: int, retry_early: bool) -> 
         return MESSAGE * MESSAGES * 8 / fabric.now_ns
 
 
-PROGRAMS = {
+PROGRAMS: dict[str, dict[str, Any]] = {
     "one at a time, time-out 67 ms": {"under_way": 1, "timeout": 14, "retry_early": False},
     "eight under way, time-out 67 ms": {"under_way": 8, "timeout": 14, "retry_early": False},
     "eight under way, early probes": {"under_way": 8, "timeout": 14, "retry_early": True},

@@ -8,6 +8,7 @@ finds one, and the fabric says who waits for what.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from softhca import NotifyFlags, Recv, Send
 from softhca.testing import End, ExploreError, Fabric, Pair, explore
@@ -55,7 +56,7 @@ def careful(fabric: Fabric, end: End) -> int:
     return taken
 
 
-def scene(consume):
+def scene(consume: Callable[[Fabric, End], object]) -> Callable[[Fabric], None]:
     """A test of a consumer."""
 
     def test(fabric: Fabric) -> None:

@@ -13,10 +13,11 @@ from contextlib import ExitStack
 import softhca as hca
 from softhca.testing import Fabric, open_objects
 
+Server = Callable[[hca.Device, hca.QPInfo, list[object]], None]
 VERBS = ("alloc_pd", "create_cq", "reg_mr", "create_qp", "modify_qp")
 
 
-def leaky(device: hca.Device, peer: hca.QPInfo, kept: list) -> None:
+def leaky(device: hca.Device, peer: hca.QPInfo, kept: list[object]) -> None:
     """Closes what it made when something is refused; it was written in one go."""
     pd = device.alloc_pd()
     kept.append(pd)
@@ -41,7 +42,7 @@ def leaky(device: hca.Device, peer: hca.QPInfo, kept: list) -> None:
         raise
 
 
-def tidy(device: hca.Device, peer: hca.QPInfo, kept: list) -> None:
+def tidy(device: hca.Device, peer: hca.QPInfo, kept: list[object]) -> None:
     """The same, with a stack that knows what there is."""
     with ExitStack() as undo:
         pd = device.alloc_pd()
@@ -57,7 +58,7 @@ def tidy(device: hca.Device, peer: hca.QPInfo, kept: list) -> None:
         kept += [pd, cq, mr, qp]
 
 
-def take_every_way_out(server: Callable) -> list[str]:
+def take_every_way_out(server: Server) -> list[str]:
     """Refuses each verb at each of its calls; returns what goes wrong."""
     wrong = []
     for verb in VERBS:
@@ -66,7 +67,7 @@ def take_every_way_out(server: Callable) -> list[str]:
                 device, other = fabric.hosts(2)
                 peer_cq = other.create_cq(16)
                 peer = other.alloc_pd().create_qp(hca.QPType.RC, send_cq=peer_cq, recv_cq=peer_cq)
-                kept: list = [peer]
+                kept: list[object] = [peer]
                 before = len(open_objects(fabric))
                 refusal = fabric.faults.refuse(verb, errno.ENOMEM, nth=nth, host=device)
                 try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import softhca
 from softhca.tools.main import COMMANDS
 
 TOP = Path(__file__).resolve().parents[2]
@@ -86,6 +88,25 @@ def test_an_example_program(name: str, says: list[str]) -> None:
     printed = run_python(str(TOP / "examples" / f"{name}.py"))
     for text in says:
         assert text in printed
+
+
+def test_type_checkers_accept_what_users_are_shown(tmp_path: Path) -> None:
+    """The examples, the README's as well, by mypy's strict rules and the stubs of the package."""
+    pytest.importorskip("mypy")
+    (readmes,) = code_blocks(TOP / "README.md", "python")
+    readme = tmp_path / "readme.py"
+    readme.write_text(readmes)
+    programs = [str(path) for path in sorted((TOP / "examples").glob("*.py"))]
+    options = ["--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}"]
+    # Drawing is nobody's example, and matplotlib's types are not always there.
+    options += ["--ignore-missing-imports", "--allow-untyped-calls"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, *programs, str(readme)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MYPYPATH": str(Path(softhca.__file__).parents[1])},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_example_is_tested() -> None:

@@ -35,6 +35,8 @@ class VerbsError(OSError):
         bad_wr: The work request that was refused; those before it in the list stay posted.
     """
 
+    errno: int
+
     def __init__(
         self,
         errno: int,

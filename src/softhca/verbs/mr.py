@@ -85,7 +85,7 @@ class MR(VerbsObject):
     _export: _Export | None
     _watch: _adapter.Watch | None
     _world: World | None
-    obj: object
+    obj: Any
 
     def __init__(
         self,
