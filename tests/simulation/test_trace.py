@@ -142,6 +142,8 @@ def test_the_command(tmp_path: Path) -> None:
     page = tmp_path / "run.html"
     assert command(str(file), "--to", str(page)).returncode == 0
     assert page.read_text().startswith("<!doctype html>")
+    told = json.loads(command(str(file), "--to", str(page), "--json").stdout)
+    assert told == {"hosts": ["h1", "h2"], "written": str(page)}
     dumped = tmp_path / "run.pcapng"
     command(str(file), "--to", str(dumped))
     checked = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import resource
@@ -98,6 +99,17 @@ def test_programs_of_two_runs_share_its_adapters(serving: Serving, own_directory
     assert serving.end() == (0, "")
     assert not list((own_directory / "softhca").iterdir())
     assert [left.name for left in own_directory.iterdir()] == ["softhca"]
+
+
+def test_it_says_in_json_what_it_serves(own_directory: Path) -> None:
+    one = Serving("--json", "--devices", "2")
+    try:
+        told = json.loads(one.says)
+        assert told["name"] == NAME
+        assert all(address.startswith("127.") for address in told["addresses"])
+        assert len(told["addresses"]) == 2
+    finally:
+        one.end(signal.SIGKILL)
 
 
 def test_refusals_are_said_by_who_refuses(own_directory: Path) -> None:

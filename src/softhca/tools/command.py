@@ -28,6 +28,7 @@ class Command:
 
     Attributes:
         run: Does it; returns the exit status.
+        json_help: What its --json does.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Command:
     description: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    json_help: str = "print one JSON object instead"
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
             command.name, help=command.summary, description=command.description
         )
         command.add_arguments(one)
-        one.add_argument("--json", action="store_true", help="print one JSON object instead")
+        one.add_argument("--json", action="store_true", help=command.json_help)
         one.set_defaults(run=command.run)
     return parser
 

@@ -141,4 +141,5 @@ COMMAND = Command(
     description=DESCRIPTION,
     add_arguments=add_arguments,
     run=run,
+    json_help="print an object that says why the program could not be run; its output is its own",
 )

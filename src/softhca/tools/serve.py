@@ -7,7 +7,7 @@ import signal
 from contextlib import ExitStack, suppress
 
 from softhca.tools import supervising
-from softhca.tools.command import Command
+from softhca.tools.command import Command, print_json
 from softhca.uabi.serving import Door
 
 DESCRIPTION = """Makes adapters for programs that `softhca run --attach NAME` starts, one after the
@@ -30,8 +30,11 @@ def run(args: argparse.Namespace) -> int:
         supervisor.open_door(door)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _end)
-        addresses = ", ".join(str(device.adapter.gid.ip) for device in supervisor.devices)
-        print(f"{args.name} serves {addresses}", flush=True)
+        addresses = [str(device.adapter.gid.ip) for device in supervisor.devices]
+        if args.json:
+            print_json({"name": args.name, "addresses": addresses})
+        else:
+            print(f"{args.name} serves {', '.join(addresses)}", flush=True)
         with suppress(SystemExit):
             while True:
                 supervisor.serve_once(None)

@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
         if Path(args.to).suffix == ".trace":
             raise CommandError("--to must end in .html, .svg, .txt or .pcapng")
         trace.save(args.to)
+        if args.json:
+            print_json({"hosts": trace.hosts, "written": args.to})
     elif args.json:
         print_json({"hosts": trace.hosts, "records": [_json_of(r) for r in trace]})
     else:
