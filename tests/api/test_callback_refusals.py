@@ -30,7 +30,7 @@ def refused(call: Callable[[], object]) -> tuple[int | None, str]:
 @pytest.mark.parametrize(
     ("options", "argument"),
     [
-        ({"nr_cqe": 0}, "cqe"),
+        ({"nr_cqe": 0}, "nr_cqe"),
         ({"nr_cqe": -1}, "nr_cqe"),
         ({"nr_cqe": 1 << 32}, "nr_cqe"),
         ({"poll_context": 4}, "poll_context"),

@@ -64,8 +64,14 @@ def test_create_qp_objects(host: Host) -> None:
         assert "another device" in error.rule
     with pytest.raises(TypeError, match="send_cq must be CQ, not int"):
         host.qp(send_cq=1)
-    refused(lambda: host.pd.create_qp(QPType.RC, recv_cq=host.cq), "send_cq")
-    refused(lambda: host.pd.create_qp(QPType.RC, send_cq=host.cq), "recv_cq")
+    for qp_type in (QPType.RC, QPType.UC, QPType.UD):
+        error = refused(lambda kind=qp_type: host.pd.create_qp(kind, recv_cq=host.cq), "send_cq")
+        assert str(error).startswith("send_cq: must be given")
+        error = refused(lambda kind=qp_type: host.pd.create_qp(kind, send_cq=host.cq), "recv_cq")
+        assert str(error).startswith("recv_cq: must be given")
+    refused(lambda: host.pd.create_qp(QPType.XRC_SEND), "send_cq")
+    error = refused(lambda: host.pd.create_qp(QPType.XRC_RECV), "qp_type")
+    assert "xrcd.create_qp()" in str(error)
     refused(lambda: host.qp(77), "qp_type")  # type: ignore[arg-type]
 
 
@@ -165,8 +171,8 @@ def test_remote_of_a_local_region(host: Host) -> None:
         ({"dgid": "10.0.0.1", "port_num": 2}, "port_num"),
         ({"dgid": "10.0.0.1", "is_global": False}, "is_global"),
         ({"dgid": "10.0.0.1", "sl": 16}, "sl"),
-        ({"dgid": "nowhere"}, "gid"),
-        ({"dgid": b"short"}, "gid"),
+        ({"dgid": "nowhere"}, "dgid"),
+        ({"dgid": b"short"}, "dgid"),
     ],
 )
 def test_create_ah(host: Host, fields: dict[str, Any], argument: str) -> None:
@@ -443,6 +449,34 @@ def test_how_many_to_poll_is_checked_by_name(host: Host) -> None:
     with pytest.raises(TypeError, match="max_entries must be an integer, not NoneType"):
         host.cq.poll(None)  # type: ignore[arg-type]
     assert host.cq.poll(0) == []
+
+
+@pytest.mark.parametrize("number", [0, -1, (1 << 20) + 1, 1 << 40])
+def test_a_queue_with_callbacks_is_refused_by_its_own_argument(host: Host, number: int) -> None:
+    refused(lambda: host.device.alloc_cq(number), "nr_cqe")
+    assert "must be 1 to" in refused(lambda: host.device.cq_pool_get(number), "nr_cqe").rule
+
+
+def test_only_datagrams_need_no_peer(host: Host) -> None:
+    qp = host.qp()
+    assert "connect()" in refused(lambda: qp.activate(), "qp").rule
+    assert qp.state is QPState.RESET
+
+
+@pytest.mark.parametrize("number", [5, True, 1 << 40, None, 1.5, bytearray(16)])
+def test_a_number_is_no_address(host: Host, number: Any) -> None:
+    """Which ipaddress would make one of: a handle or a port would go to 0.0.0.5."""
+    refused(lambda: hca.GID(number), "gid")
+    refused(lambda: host.pd.create_ah(number), "destination")
+    refused(lambda: host.pd.create_ah(hca.AHAttr(dgid=number)), "dgid")
+
+
+def test_a_path_to_nowhere_names_no_number_that_nobody_gave(host: Host) -> None:
+    qp, peer = host.qp(), host.qp()
+    for dgid, rule in (("::", "must not be zero"), ("fd00::1", "must be of the same IP version")):
+        path = hca.AHAttr(dgid=dgid)
+        error = refused(lambda path=path: qp.connect(peer.info(), ah_attr=path), "dgid")
+        assert str(error).startswith(f"dgid: {rule}")
 
 
 @pytest.mark.parametrize("address", [5, b"lo", ["lo"]])

@@ -17,7 +17,7 @@ from softhca.verbs.enums import (
     QPState,
     QPType,
 )
-from softhca.verbs.gid import GID, GIDLike
+from softhca.verbs.gid import GID, GIDLike, refused_as
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ class AHAttr:
     def to_native(self) -> _adapter.AhAttr:
         """Checks the fields and returns the adapter's structure."""
         native = _adapter.AhAttr()
-        native.dgid = GID(self.dgid).raw
+        with refused_as("dgid", self.dgid):
+            native.dgid = GID(self.dgid).raw
         native.is_global = bool(self.is_global)
         native.sgid_index = unsigned("sgid_index", self.sgid_index, 8)
         native.flow_label = unsigned("flow_label", self.flow_label, 20)

@@ -93,9 +93,13 @@ class CallbackCQ(CQ):
         self._processing_thread = 0  # Who holds it.
         self._shared = shared  # Of a pool, which alone frees it.
         self._crew: Crew | None = None
-        super().__init__(
-            device, unsigned("nr_cqe", nr_cqe, 32), comp_vector=comp_vector, shared=shared
-        )
+        count = unsigned("nr_cqe", nr_cqe, 32)
+        try:
+            super().__init__(device, count, comp_vector=comp_vector, shared=shared)
+        except VerbsError as error:
+            if error.argument != "cqe":
+                raise
+            raise VerbsError(errno.EINVAL, "nr_cqe", count, error.rule) from None
         if self.poll_context is not PollContext.DIRECT:
             try:
                 self._join_crew(device._crews().of(self.poll_context, self.comp_vector))

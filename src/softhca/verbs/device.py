@@ -15,7 +15,7 @@ from softhca.completion.poll_context import PollContext
 from softhca.completion.pool import CQPool
 from softhca.verbs.attributes import DeviceAttr, PortAttr
 from softhca.verbs.callback_cq import CallbackCQ, ExceptionHook, poll_context_of
-from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.checks import instance, integer, unsigned
 from softhca.verbs.comp_channel import CompChannel
 from softhca.verbs.counters import Counters
 from softhca.verbs.cq import CQ
@@ -475,9 +475,9 @@ class Device(VerbsObject):
 
 
 def _counted(argument: str, value: int, most: int) -> int:
-    number = unsigned(argument, value, 32, most=most)
-    if number == 0:
-        raise VerbsError(errno.EINVAL, argument, 0, f"must be 1 to {most}")
+    number = integer(argument, value)
+    if not 1 <= number <= most:
+        raise VerbsError(errno.EINVAL, argument, number, f"must be 1 to {most}")
     return number
 
 

@@ -83,8 +83,10 @@ def _raw_of(address: GIDLike) -> bytes:
         if len(address) != 16:
             raise VerbsError(errno.EINVAL, "gid", address, "must have 16 bytes")
         return address
+    # ip_address() makes addresses of numbers, too: a port or a handle would become 0.0.0.1.
+    is_one = isinstance(address, str | IPv4Address | IPv6Address)
     try:
-        ip = ip_address(address)
+        ip = ip_address(address if is_one else "")
     except ValueError:
         raise VerbsError(errno.EINVAL, "gid", address, "is no IP address") from None
     return _MAPPED + ip.packed if isinstance(ip, IPv4Address) else ip.packed

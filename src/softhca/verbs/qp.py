@@ -86,6 +86,7 @@ class QP(AwaitedWork, VerbsObject):
             init.type = QPType(qp_type)
         except ValueError:
             raise VerbsError(errno.EINVAL, "qp_type", qp_type, "is no service type") from None
+        _demand_parts(init.type, xrcd, send_cq, recv_cq)
         init.pd = pd.handle if pd is not None else 0
         init.xrcd = xrcd.handle if xrcd is not None else 0
         if send_cq is not None:
@@ -221,7 +222,13 @@ class QP(AwaitedWork, VerbsObject):
         Args:
             qkey: What senders must name.
             **overrides: As for `connect`.
+
+        Raises:
+            VerbsError: EINVAL, if the queue pair is of another type; what `connect` raises.
         """
+        if self.type is not QPType.UD:
+            rule = "has a peer, whose info connect() takes: activate() is for UD"
+            raise VerbsError(errno.EINVAL, "qp", None, rule)
         connection.connect(self, None, {"qkey": qkey, **overrides})
 
     def post_send(self, wrs: SendRequest | Sequence[SendRequest]) -> None:
@@ -389,6 +396,21 @@ class QP(AwaitedWork, VerbsObject):
 
     def __repr__(self) -> str:
         return f"<QP {self._qpn:#x} {self.type.name}>"
+
+
+def _demand_parts(
+    qp_type: QPType, xrcd: XRCD | None, send_cq: CQ | None, recv_cq: CQ | None
+) -> None:
+    """Refuses by name what the adapter would call an object that there is not, of number 0."""
+    if qp_type is QPType.XRC_RECV:
+        if xrcd is None:
+            rule = "is made by xrcd.create_qp()"
+            raise VerbsError(errno.EINVAL, "qp_type", qp_type, rule)
+        return
+    if send_cq is None:
+        raise VerbsError(errno.EINVAL, "send_cq", None, "must be given: sends complete there")
+    if recv_cq is None and qp_type is not QPType.XRC_SEND:
+        raise VerbsError(errno.EINVAL, "recv_cq", None, "must be given: receives complete there")
 
 
 _adapter.quicken(QP)
