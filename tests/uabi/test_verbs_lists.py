@@ -25,6 +25,14 @@ def test_every_mode_says_the_same() -> None:
     assert done.stdout.count(f"{CASES} cases, ") == 2, done.stdout
 
 
+@needs_verbs_headers
+def test_inline_data_that_cannot_be_read_ends_no_case() -> None:
+    program = str(Path(__file__).with_name("verbs_lists.py"))
+    words = [sys.executable, program, "--mode", "write-abi", str(SEED), "461", "1"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
 LINE = "0\tmodify RC 0 to 1\t0 state 1 cur 0\n"
 
 

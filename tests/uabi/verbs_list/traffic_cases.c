@@ -82,6 +82,15 @@ static struct place any_place(const struct end* peer, int index) {
   return place;
 }
 
+// Whether the program itself may read what the entries name: libibverbs does for inline data.
+static int is_readable(const struct end* end, const struct ibv_sge* list, int count) {
+  for (int piece = 0; piece < count; ++piece) {
+    const uint64_t at = list[piece].addr - (uintptr_t)end->memory;
+    if (at > ROOM || list[piece].length > ROOM - at) return 0;
+  }
+  return 1;
+}
+
 // What a request names of its peer, by its opcode.
 static void aim(struct ibv_send_wr* wr, const struct end* end, const struct end* peer, int index) {
   const struct place place = any_place(peer, index);
@@ -130,7 +139,9 @@ static void prepare(struct ibv_send_wr* wr, struct ibv_sge* list, struct end* en
   wr->send_flags = once_in(4) ? 0 : IBV_SEND_SIGNALED;
   // For what fetches something, no manual says what that means.
   const int fetches = is_atomic || wr->opcode == IBV_WR_RDMA_READ;
-  if (once_in(6) && !fetches) wr->send_flags |= IBV_SEND_INLINE;
+  if (once_in(6) && !fetches && is_readable(end, list, wr->num_sge)) {
+    wr->send_flags |= IBV_SEND_INLINE;
+  }
   if (once_in(6)) wr->send_flags |= IBV_SEND_FENCE;
   if (once_in(6)) wr->send_flags |= IBV_SEND_SOLICITED;
   ask(" flags %x", wr->send_flags);
