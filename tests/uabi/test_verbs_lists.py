@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from .programs import needs_verbs_headers
-from .verbs_compare import compare
+from .verbs_compare import compare, why
 
 SEED = 1
 CASES = 64  # Four of each kind.
@@ -61,6 +61,42 @@ def test_a_difference_is_explained_or_fails(
     (tmp_path / "right").write_text(right)
     assert compare(which, tmp_path / "left", tmp_path / "right") == status
     assert printed in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("asked", "kernel", "ours", "reason"),
+    [
+        (
+            "modify_srq mask 0 limit 8",
+            "0 query 0 7/5 limit 8",
+            "0 query 0 7/5 limit 7",
+            "no limit is higher than its queue",
+        ),
+        (
+            "post_srq_recv sge 1",
+            "0 query 0 7/5 limit 4294967295",
+            "0 query 0 7/5 limit 7",
+            "no limit is higher than its queue",
+        ),
+        ("modify_srq mask 2 limit 3", "0 query 0 7/5 limit 3", "0 query 0 7/5 limit 0", ""),
+        (
+            "then RC SEND READ LOCAL_INV",
+            " a sends a receives b sends b receives states 3/3",
+            " a sends [200 RNR retry counter exceeded] a receives b sends b receives states 6/3",
+            "rxe does not always time out: some requests of it wait for ever",
+        ),
+        (
+            "then RC SEND",
+            " a sends [200 success op 0] a receives b sends b receives states 3/3",
+            " a sends [200 RNR retry counter exceeded] a receives b sends b receives states 6/3",
+            "",
+        ),
+    ],
+)
+def test_what_the_kernel_says_otherwise_is_known(
+    asked: str, kernel: str, ours: str, reason: str
+) -> None:
+    assert why("kernel", asked, kernel, ours) == reason
 
 
 def test_what_follows_an_explained_difference_is_of_another_case(
