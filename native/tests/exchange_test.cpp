@@ -195,6 +195,37 @@ TEST("exchange: an unreliable message that is dropped leaves no gap behind it") 
   CHECK_EQ(host.adapter.counters().out_of_sequence, 0u);
 }
 
+// Its answer takes several packets, of which the first is found to be gone where it arrives, and
+// the next before it leaves.
+TEST("exchange: a long READ of what is gone is refused") {
+  OneHost host;
+  const std::uint32_t near = host.qp();
+  const std::uint32_t far = host.qp();
+  host.connect(near, far);
+  host.connect(far, near);
+  void* const gone =
+      mmap(nullptr, kLong, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto from = reinterpret_cast<std::uint64_t>(gone);
+  const MrInfo source = host.adapter.reg_mr(host.pd, from, kLong, from, kAccessRemoteRead).value;
+  CHECK_EQ(munmap(gone, kLong), 0);
+  std::vector<std::uint8_t> bytes(kLong);
+  const auto to = reinterpret_cast<std::uint64_t>(bytes.data());
+  const MrInfo target = host.adapter.reg_mr(host.pd, to, kLong, to, kAccessLocalWrite).value;
+  SendWr read;
+  read.opcode = WrOpcode::RDMA_READ;
+  read.remote_address = from;
+  read.rkey = source.rkey;
+  read.sges = {{to, kLong, target.lkey}};
+  const SendWr* const list[] = {&read};
+  std::size_t posted = 0;
+  CHECK(host.adapter.post_send(near, list, posted, kNow).ok());
+  while (host.adapter.exchange(kNow)) {
+  }
+  std::vector<Completion> came(4);
+  CHECK_EQ(host.adapter.poll_cq(host.cq, came).value, 1u);
+  CHECK_EQ(came[0].status, WcStatus::REM_ACCESS_ERR);
+}
+
 // Half of all PSNs are under way then, which is as far as they can be told apart.
 TEST("exchange: the longest READ with the smallest packets comes to its end") {
   OneHost host;

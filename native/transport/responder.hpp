@@ -180,6 +180,7 @@ class Responder {
   bool send_read(Outlet& out);
   // Puts a packet without payload into the outlet.
   void send_bare(Packet& packet, Outlet& out);
+  std::uint32_t next_psn_of(const Reply& reply) const;
   Packet read_response(const Reply& reply, std::uint32_t packets) const;
   AccessFault fill_read(const Reply& reply, std::uint32_t& packets, Outlet& out);
   void refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn, const AccessFault& fault);

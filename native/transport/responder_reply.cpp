@@ -250,7 +250,19 @@ void Responder::on_unreadable(std::uint32_t psn) {
   if (std::uint32_t index = 0; find_resource(psn, true, index)) {
     fault.key = resources_[index].rkey;
   }
+  // The rest of this answer would be refused in its turn, and with it what then waits behind it:
+  // the refusal of what is missing first, which the peer waits for.
+  std::erase_if(replies_, [=, this](const Reply& reply) {
+    return psn_distance(psn, next_psn_of(reply)) > 0;
+  });
   refuse_late(replies_.end(), psn, fault);
+}
+
+std::uint32_t Responder::next_psn_of(const Reply& reply) const {
+  if (reply.kind == ReplyKind::ACKNOWLEDGE) {
+    return reply.psn;
+  }
+  return psn_add(resources_[reply.resource].first_psn, reply.next_packet);
 }
 
 // The queue pair of a program that was killed outlives its memory for a moment. Its peer hears
