@@ -74,7 +74,8 @@ class PD(VerbsObject):
             access: Rights. By default all of LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE and
                 REMOTE_ATOMIC for a writable buffer, and REMOTE_READ for a read-only one.
             addr: Instead of `obj`, an address of this process; the caller keeps it mapped.
-            length: Bytes, with `addr`.
+            length: Bytes, with `addr`. The whole address space is `addr=0, length=2**64 - 1`, with
+                ON_DEMAND among the rights: whatever is mapped when it is accessed.
             iova: What the keys call the first byte; by default `addr`, and 0 with ZERO_BASED.
             invalidation: A channel that tells when the mapping behind the region changes. What has
                 gone can no longer be accessed through the region. `obj` is then not held.
@@ -85,11 +86,12 @@ class PD(VerbsObject):
             VerbsError: EINVAL, for rights that contradict each other, a range that wraps, or a
                 buffer that is not contiguous, not in the CPU's memory, or full of references to
                 Python objects, and what its library refuses to export, in its words; EACCES, for a
-                read-only buffer with a right to write; ENOMEM, above max_mr regions. With notices:
-                EOPNOTSUPP, where the system has no userfaultfd that can tell; EBUSY, if another
-                one watches the memory; EFAULT, if nothing is mapped there; EACCES, for a shared
-                mapping of a file that was opened read-only. With advice: EINVAL, for one that
-                would lose content; what madvise raises.
+                read-only buffer with a right to write; ENOMEM, above max_mr regions; EOPNOTSUPP,
+                for FLUSH_PERSISTENT, which this memory cannot give. With notices: EOPNOTSUPP, where
+                the system has no userfaultfd that can tell; EBUSY, if another one watches the
+                memory; EFAULT, if nothing is mapped there; EACCES, for a shared mapping of a file
+                that was opened read-only. With advice: EINVAL, for one that would lose content;
+                what madvise raises.
             TypeError: If `obj` is no buffer, or not exactly one of `obj` and `addr` is given.
         """
         rights = None if access is None else unsigned("access", access, 32)
@@ -201,8 +203,8 @@ class PD(VerbsObject):
             sq_sig_all: Every send completes, signaled or not.
 
         Raises:
-            VerbsError: EINVAL, for sizes above the device's limits or objects of another device;
-                ENOMEM, above max_qp queue pairs; EOPNOTSUPP, for another type.
+            VerbsError: EINVAL, for sizes above the device's limits, objects of another device, a
+                completion queue that is missing, or another type; ENOMEM, above max_qp queue pairs.
         """
         return QP(
             self.device,
@@ -240,8 +242,8 @@ class PD(VerbsObject):
             destination: An address or a GID, unicast or multicast; or an `AHAttr`.
 
         Raises:
-            VerbsError: EINVAL, for an address of zero or attributes out of range; ENOMEM, above
-                max_ah.
+            VerbsError: EINVAL, for `::`, an address of another IP version than the device's, or
+                attributes out of range; ENOMEM, above max_ah.
         """
         return AH(self, destination)
 

@@ -79,7 +79,10 @@ WC_DTYPE: list[tuple[str, str]] = [
     ("by_peer", "?"),
     ("reserved", "u1"),
 ]
-"""A completion: 72 bytes, the fields of `WC` under its names."""
+"""A completion: 72 bytes, the fields of `WC` under its names, but `cqe`.
+
+`ip_version` is there besides: of a datagram on UD 4 or 6, which its header does not tell; else 0.
+"""
 
 WC_FORMAT = "=QQQQIIIIIIIHBBBBBB???B"
 SEND_FORMAT = "=QQQQQIIIIIIIIII"

@@ -23,6 +23,31 @@ class CompletionError(VerbsError):
 class WC(_adapter.Completion):
     """A work completion (struct ibv_wc), immutable.
 
+    Attributes:
+        wr_id: What the work request was given.
+        status: How it ended.
+        opcode: What it did.
+        qp_num: Number of the queue pair.
+        byte_len: Bytes that a receive got, on UD with the 40 of the header; of a READ or an atomic
+            those that were asked for. 0 for other sends.
+        wc_flags: What came with a receive.
+        immediate_or_rkey: The immediate or the invalidated key; see `imm_data` and
+            `invalidated_rkey`.
+        src_qp: UD: the queue pair that sent it.
+        pkey_index: UD: entry of the P_Key table.
+        sl: UD: service level.
+        port: 1.
+        is_receive: True if it is of a receive.
+        solicited: True if the sender asked to wake who waits for solicited completions.
+        cqe: The callback that was posted with the work request; None if there was none.
+        timestamp_ns: When, by `device.clock_ns`; 0 for a queue without timestamps.
+        reason: Why it failed.
+        by_peer: True if the peer refused it.
+        psn: PSN of the packet that it failed with.
+        key: Key of the access that was refused, as are `address` and `length`.
+        address: Its first byte.
+        length: Its bytes.
+
     Of one in error only wr_id, status, qp_num and what explains the error are defined: `reason`,
     `by_peer`, and, where an access was refused, `psn`, `key`, `address` and `length`.
     """
