@@ -23,6 +23,7 @@ from .ends import pair
         ("opcode", lambda faults: faults.rnr(opcode="UD_*")),
         ("opcode", lambda faults: faults.nak("sequence", opcode="*_READ_RESPONSE_*")),
         ("times", lambda faults: faults.rnr(2, times=5)),
+        ("tries", lambda faults: faults.rnr(0)),
         ("source", lambda faults: faults.mute("10.0.0.1", source="10.0.0.2")),
         ("delay_ns", lambda faults: faults.delay((5000, 1000))),
         ("delay_ns", lambda faults: faults.delay((1, 2, 3))),
@@ -46,6 +47,18 @@ def test_words_of_another_type_are_refused_by_name(match: dict[str, Any]) -> Non
     (argument,) = match
     with Fabric() as fabric, pytest.raises(TypeError, match=f"^{argument} must be "):
         fabric.faults.drop(**match)
+
+
+def test_numbers_may_be_numpy_s() -> None:
+    numpy = pytest.importorskip("numpy")
+    with Fabric() as fabric:
+        fabric.hosts(2)
+        faults = fabric.faults
+        faults.drop(nth=numpy.int64(2), probability=numpy.float32(0.5), size=numpy.uint16(100))
+        faults.drop(nth=numpy.array([1, 3]))
+        assert faults.refuse("reg_mr", nth=numpy.int64(1)).struck == 0
+        with pytest.raises(hca.VerbsError, match="probability"):
+            faults.drop(probability=numpy.float32("nan"))
 
 
 def test_a_port_stays_up_if_the_time_is_refused() -> None:

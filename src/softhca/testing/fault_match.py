@@ -6,7 +6,8 @@ import difflib
 import errno
 import fnmatch
 from collections.abc import Callable, Iterable
-from typing import Any, TypedDict
+from numbers import Real
+from typing import Any, SupportsIndex, TypedDict
 
 from softhca import _adapter
 from softhca.testing.fault_packet import FaultPacket
@@ -99,6 +100,12 @@ def listed(argument: str, given: Any, what: str) -> Iterable[Any]:
     return given
 
 
+def numbers_of(argument: str, given: Any) -> Iterable[Any]:
+    """Returns one number, or several, as several; TypeError with the argument's name if none."""
+    is_one = isinstance(given, SupportsIndex) and not isinstance(given, Iterable)
+    return [given] if is_one else listed(argument, given, "an integer")
+
+
 def span_of(argument: str, span: Span, bits: int) -> tuple[int, int]:
     """The first and the last of a range, or of one number.
 
@@ -127,8 +134,7 @@ def _gid(argument: str, where: GIDLike) -> GID:
 def _set_counts(rule: _adapter.FaultRule, match: Match) -> None:
     if "nth" in match:
         nth = match["nth"]
-        several = [nth] if isinstance(nth, int) else listed("nth", nth, "an integer")
-        rule.nth = [unsigned("nth", n, 63) for n in several]
+        rule.nth = [unsigned("nth", n, 63) for n in numbers_of("nth", nth)]
         if not rule.nth or min(rule.nth) == 0:
             raise _refuse("nth", nth, "must be 1 or more: this can match nothing")
     for name in ("every", "times"):
@@ -139,7 +145,7 @@ def _set_counts(rule: _adapter.FaultRule, match: Match) -> None:
             setattr(rule, name, value)
     if "probability" in match:
         probability = match["probability"]
-        if not isinstance(probability, float | int) or not 0 < probability <= 1:
+        if not isinstance(probability, Real) or not 0 < float(probability) <= 1:
             raise _refuse("probability", probability, "must be above 0 and at most 1")
         rule.probability = float(probability)
 

@@ -335,6 +335,8 @@ class PacketFaults:
         _demand_requests(match)
         if "times" in match:
             raise VerbsError(errno.EINVAL, "times", match["times"], "is called tries here")
+        if unsigned("tries", tries, 63) == 0:
+            raise VerbsError(errno.EINVAL, "tries", tries, "must be 1 or more")
         chosen: Match = {"opcode": _TAKES_A_RECEIVE, **match, "times": tries}
         return self._add_at_arrival(FaultAction.ANSWER, chosen, "rnr", syndrome=0x20 | code)
 

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from softhca.testing.fault_match import listed
+from softhca.testing.fault_match import numbers_of
 from softhca.testing.trouble import fail_device, set_gid, set_port
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.cq import CQ
@@ -156,8 +156,7 @@ class ResourceFaults:
             raise VerbsError(errno.EINVAL, "error", error, "must be an errno")
         calls = None
         if nth is not None:
-            numbers = [nth] if isinstance(nth, int) else listed("nth", nth, "an integer")
-            calls = frozenset(unsigned("nth", number, 63) for number in numbers)
+            calls = frozenset(unsigned("nth", number, 63) for number in numbers_of("nth", nth))
             if not calls or 0 in calls:
                 raise VerbsError(errno.EINVAL, "nth", nth, "must be 1 or more: can strike nothing")
         fabric = self._fabric
