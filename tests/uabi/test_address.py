@@ -30,8 +30,8 @@ def first_gid(*options: str, device: str = "rxe0") -> str:
 
 
 def gid_of(address: str) -> str:
-    """Of an IPv4 address, as sysfs shows it."""
-    return IPv6Address(f"::ffff:{address}").exploded
+    """Of an IPv4 address, as sysfs shows it; `exploded` has a dotted quad since Python 3.13."""
+    return IPv6Address(f"::ffff:{address}").packed.hex(":", 2)
 
 
 def has_loopback_of_ipv6() -> bool:
