@@ -422,6 +422,16 @@ def test_perf_asks_before_it_measures_where_to_draw(run_json: RunJson, path: str
     assert path in out["error"]
 
 
+@pytest.mark.parametrize(
+    ("loss", "says"), [("abc", "'abc' is not a number"), ("1.5", "1.5 is not from 0 to 1")]
+)
+def test_a_loss_is_a_probability(capsys: pytest.CaptureFixture[str], loss: str, says: str) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["run", "--loss", loss, "true"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.endswith(f"argument --loss: {says}\n")
+
+
 def test_help_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("demo", "devinfo", "pingpong", "perf", "dump"):
         with pytest.raises(SystemExit) as stopped:
