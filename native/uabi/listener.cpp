@@ -104,7 +104,8 @@ void Listener::run() {
     if (ready <= 0) continue;
     if (waits[1].revents != 0) break;
     if ((waits[0].revents & POLLIN) == 0) {
-      if ((waits[0].revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) break;
+      // The kernel says POLLERR where something interrupted its look, such as a SIGSTOP.
+      if ((waits[0].revents & (POLLHUP | POLLNVAL)) != 0) break;
       continue;
     }
     seccomp_notif asked{};

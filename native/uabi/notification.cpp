@@ -46,7 +46,11 @@ int Answers::add_descriptor(std::uint64_t id, int descriptor, int at, bool close
 }
 
 bool Answers::is_valid(std::uint64_t id) const {
-  return ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+  int failed;
+  do {
+    failed = ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_ID_VALID, &id);
+  } while (failed != 0 && errno == EINTR);
+  return failed == 0;
 }
 
 }  // namespace softhca
