@@ -26,6 +26,15 @@ def test_every_mode_says_the_same() -> None:
 
 
 @needs_verbs_headers
+@pytest.mark.parametrize(("mode", "case"), [("write-abi", 114), ("two-devices", 171)])
+def test_where_modes_differ_that_is_explained(mode: str, case: int) -> None:
+    program = str(Path(__file__).with_name("verbs_lists.py"))
+    words = [sys.executable, program, "--mode", mode, str(SEED), str(case), "1"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+@needs_verbs_headers
 def test_inline_data_that_cannot_be_read_ends_no_case() -> None:
     program = str(Path(__file__).with_name("verbs_lists.py"))
     words = [sys.executable, program, "--mode", "write-abi", str(SEED), "461", "1"]
@@ -39,14 +48,14 @@ LINE = "0\tmodify RC 0 to 1\t0 state 1 cur 0\n"
 @pytest.mark.parametrize(
     ("which", "right", "status", "printed"),
     [
-        ("modes", LINE, 0, "1 cases, 0 differ, 0 unexplained"),
+        ("write-abi", LINE, 0, "1 cases, 0 differ, 0 unexplained"),
         ("kernel", LINE.replace("cur 0", "cur 1"), 0, "1 lines: rxe tells as the current state"),
-        ("modes", LINE.replace("cur 0", "cur 1"), 1, "1 cases, 1 differ, 1 unexplained"),
+        ("write-abi", LINE.replace("cur 0", "cur 1"), 1, "1 cases, 1 differ, 1 unexplained"),
         ("kernel", LINE.replace("state 1", "state 2"), 1, "case 0: modify RC 0 to 1"),
-        ("modes", LINE.replace("RC 0", "UC 0"), 1, "asked 'modify RC 0 to 1'"),
-        ("modes", LINE + LINE, 1, "1 and 2 lines"),
-        ("modes", LINE + LINE.replace("0\t", "1\t", 1), 1, "case 1: 0 and 1 lines"),
-        ("modes", "", 1, "case 0: 1 and 0 lines"),
+        ("write-abi", LINE.replace("RC 0", "UC 0"), 1, "asked 'modify RC 0 to 1'"),
+        ("write-abi", LINE + LINE, 1, "1 and 2 lines"),
+        ("write-abi", LINE + LINE.replace("0\t", "1\t", 1), 1, "case 1: 0 and 1 lines"),
+        ("write-abi", "", 1, "case 0: 1 and 0 lines"),
     ],
 )
 def test_a_difference_is_explained_or_fails(
@@ -106,17 +115,17 @@ def test_what_follows_an_explained_difference_is_of_another_case(
     (tmp_path / "written").write_text("0\tSEND[0] flags 2\t0 posted 1\n0\tthen\tsomething\n")
     assert compare("written", tmp_path / "asked", tmp_path / "written") == 0
     assert "1 cases, 0 first: a post before RTS" in capsys.readouterr().out
-    assert compare("modes", tmp_path / "asked", tmp_path / "written") == 1
+    assert compare("write-abi", tmp_path / "asked", tmp_path / "written") == 1
 
 
 def test_programs_that_end_early_are_not_alike(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "both").write_text("0\tended\t100\n")
-    assert compare("modes", tmp_path / "both", tmp_path / "both") == 1
+    assert compare("write-abi", tmp_path / "both", tmp_path / "both") == 1
     assert "ended early" in capsys.readouterr().out
 
 
 def test_nothing_is_not_alike(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
-    assert compare("modes", tmp_path / "empty", tmp_path / "empty") == 1
+    assert compare("write-abi", tmp_path / "empty", tmp_path / "empty") == 1

@@ -1,9 +1,9 @@
 """Compares what two systems said to the same verbs: `verbs_compare.py WHICH LEFT RIGHT`.
 
-Both are lists of `verbs_list`. WHICH is `kernel` (LEFT is of Linux's rxe), `written` (RIGHT has
-doorbells that nobody answers) or `modes`, which differ in nothing. Prints each kind of difference,
-how often it came, the first case of it, and why it is so where that is known; what follows a
-difference in its case is not looked at. Exits with 1 where one is not explained.
+Both are lists of `verbs_list`. WHICH is `kernel` (LEFT is of Linux's rxe), or the mode that RIGHT
+is of: `written` (doorbells that nobody answers), `write-abi` or `two-devices`. Prints each kind of
+difference, how often it came, the first case of it, and why it is so where that is known; what
+follows a difference in its case is not looked at. Exits with 1 where one is not explained.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from verbs_known import KERNEL, KERNEL_WORDS, WRITTEN  # noqa: E402
+from verbs_known import KERNEL, KERNEL_WORDS, TWO_DEVICES, WRITE_ABI, WRITTEN  # noqa: E402
 
-KNOWN = {"kernel": KERNEL, "written": WRITTEN, "modes": ()}
-WORDS = {"kernel": KERNEL_WORDS, "written": (), "modes": ()}
+KNOWN = {"kernel": KERNEL, "written": WRITTEN, "write-abi": WRITE_ABI, "two-devices": TWO_DEVICES}
+WORDS = {"kernel": KERNEL_WORDS}
 
 Lines = list[tuple[str, str]]
 
@@ -37,7 +37,7 @@ def alike(which: str, left: str, right: str, seen: Counter[str]) -> bool:
     """Whether they say the same but for WORDS, whose reasons are counted where they do not."""
     if left == right:
         return True
-    for pattern, instead, reason in WORDS[which]:
+    for pattern, instead, reason in WORDS.get(which, ()):
         words = re.findall(pattern, left) != re.findall(pattern, right)
         left, right = (re.sub(pattern, instead, said) for said in (left, right))
         seen[reason] += words

@@ -199,3 +199,23 @@ WRITTEN = (
     ),
     Known("bind_mw", "^EINVAL", "^0", "so it is with the verb of windows of type 1"),
 )
+
+# At the left commands of ioctl(2), at the right such of write(2).
+WRITE_ABI = (
+    Known(
+        "^create_qp type 9 .* srq 1$",
+        "^EINVAL$",
+        "^EOPNOTSUPP$",
+        "the shared queue of an XRC queue pair that only sends is not looked at in write(2)",
+    ),
+)
+
+# At the left one device that talks to itself, at the right two.
+TWO_DEVICES = (
+    Known(
+        "RC.* (READ|CAS|FAA)",
+        "sends.*" + _sends("local protection error") + ".*Flushed",
+        "sends.*" + _sends("local protection error") + ".*Flushed",
+        "what is posted behind a request that fails with its answer may have reached the peer",
+    ),
+)

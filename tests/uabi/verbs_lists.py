@@ -67,8 +67,7 @@ def compare_modes(modes: list[str], cases: list[str], directory: Path) -> int:
     failed = 0
     for mode in modes:
         print(f"{FIRST} and {mode}:", flush=True)
-        which = mode if mode == "written" else "modes"
-        failed |= compare(which, directory / FIRST, directory / mode)
+        failed |= compare(mode, directory / FIRST, directory / mode)
     return failed
 
 
