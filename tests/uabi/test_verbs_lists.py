@@ -108,6 +108,11 @@ def test_what_the_kernel_says_otherwise_is_known(
     assert why("kernel", asked, kernel, ours) == reason
 
 
+@pytest.mark.parametrize("asked", ["bind_mw type 1", "end 1: window 0 length 10000 rights e"])
+def test_a_window_before_rts_is_refused_only_with_an_answer(asked: str) -> None:
+    assert why("written", asked, "EINVAL 0: receives", "0 0: receives")
+
+
 def test_what_follows_an_explained_difference_is_of_another_case(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -197,7 +197,12 @@ WRITTEN = (
         r"0 posted \d",
         "a post before RTS is not refused where nobody answers a doorbell",
     ),
-    Known("bind_mw", "^EINVAL", "^0", "so it is with the verb of windows of type 1"),
+    Known(
+        r"bind_mw|^end \d: window 0 ",
+        "^EINVAL",
+        "^0",
+        "so it is with the verb of windows of type 1",
+    ),
 )
 
 # At the left commands of ioctl(2), at the right such of write(2).
