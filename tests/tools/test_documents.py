@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import softhca
 from softhca.tools.main import COMMANDS
 
 TOP = Path(__file__).resolve().parents[2]
@@ -104,7 +103,7 @@ def test_type_checkers_accept_what_users_are_shown(tmp_path: Path) -> None:
         [sys.executable, "-m", "mypy", *options, *programs, str(readme)],
         capture_output=True,
         text=True,
-        env={**os.environ, "MYPYPATH": str(Path(softhca.__file__).parents[1])},
+        env={**os.environ, "MYPYPATH": str(TOP / "src")},
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
