@@ -110,6 +110,7 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
     Outlet outlet{.buffer = buffer, .wire = &out, .patient = patient};
     sent = qp->next_packet(outlet);
     if (sent) {
+      s.last_sender = qp->qpn;
       s.schedule(*qp);
     }
     s.hold_back(*qp, outlet.held_back);
@@ -118,6 +119,14 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
   }
   s.settle_overflows();
   return sent;
+}
+
+// Who has sent is the last in line.
+void Adapter::keep_turn() {
+  State& s = *state_;
+  if (s.ready.size() < 2 || s.ready.back() != s.last_sender) return;
+  s.ready.pop_back();
+  s.ready.push_front(s.last_sender);
 }
 
 void Adapter::State::hold_back(QueuePair& qp, bool wanted) {

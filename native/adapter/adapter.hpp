@@ -148,6 +148,8 @@ class Adapter {
   // can go with, or until release_acks(). Few enough for a peer to do without them for a while.
   bool next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t now_ns,
                    bool patient = false);
+  // Whoever sent the last packet comes next too, if it has more. Without this they take turns.
+  void keep_turn();
   bool holds_acks() const;
   void release_acks();
   // Has everything acknowledged that has been executed, by queue pairs that are about to go.

@@ -124,6 +124,7 @@ struct Adapter::State final : Services {
   IcrcTrust icrc_trust;
   IcrcMemory received_icrcs;
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets for the wire.
+  std::uint32_t last_sender = 0;    // Of those.
   std::deque<std::uint32_t> ready_local;  // And for adapters of this host.
   std::deque<std::uint32_t> stalled;      // Their path had no room.
   std::deque<Farewell> farewells;         // For the wire.

@@ -155,6 +155,8 @@ void Engine::fill(Adapter& adapter, std::uint64_t now_ns, bool patient) {
   while (filled_count_ < kLinkBatch && used < kFilledBytes) {
     OutgoingPacket& packet = filled_[filled_count_];
     const ByteSpan buffer(buffers_.get() + used, kDatagramBufferBytes);
+    // Packets of one queue pair make a train; in the next round it is another's turn.
+    if (filled_count_ > 0) adapter.keep_turn();
     if (!adapter.next_packet(buffer, packet, now_ns, patient)) break;
     Outgoing& outgoing = is_own(packet.route.destination) ? to_loopback_ : to_wire_;
     outgoing.datagrams[outgoing.count++] = {packet.route, packet.datagram};

@@ -1,4 +1,5 @@
 // Rounds of an engine whose links delay, double and hold back, one call after the other.
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -10,11 +11,13 @@
 #include "link/scripted_link.hpp"
 #include "tests/check.hpp"
 #include "tests/patience.hpp"
+#include "wire/packet.hpp"
 
 namespace softhca {
 namespace {
 
 const Gid kOwn = Gid::from_ipv4(std::array<std::uint8_t, 4>{127, 0, 0, 8}.data());
+const Gid kOther = Gid::from_ipv4(std::array<std::uint8_t, 4>{127, 0, 0, 9}.data());
 
 AdapterConfig own_config() {
   AdapterConfig config;
@@ -23,10 +26,18 @@ AdapterConfig own_config() {
   return config;
 }
 
-// A wire that brings what it is told to.
+// A wire that brings what it is told to, and notes for whom it has taken what: a list a call.
 class ToldLink final : public Link {
  public:
-  std::size_t send(std::span<const Datagram> datagrams) override { return datagrams.size(); }
+  std::size_t send(std::span<const Datagram> datagrams) override {
+    std::vector<std::uint32_t>& addressees = sent.emplace_back();
+    for (const Datagram& datagram : datagrams) {
+      Packet packet;
+      CHECK(decode_packet(datagram.bytes, packet) == DecodeStatus::OK);
+      addressees.push_back(packet.bth.destination_qpn);
+    }
+    return datagrams.size();
+  }
   std::size_t receive(std::span<Datagram> datagrams) override {
     if (bytes.empty()) return 0;
     lent_ = std::exchange(bytes, {});
@@ -38,6 +49,7 @@ class ToldLink final : public Link {
 
   Route route;
   std::vector<std::uint8_t> bytes;
+  std::vector<std::vector<std::uint32_t>> sent;
 
  private:
   std::vector<std::uint8_t> lent_;
@@ -50,14 +62,14 @@ struct Scene {
   EventBell bell;
   SinkTable sinks;
   Engine engine;
-  std::uint32_t cq = 0, from = 0, to = 0;
+  std::uint32_t pd = 0, cq = 0, from = 0, to = 0;
 
   Scene(std::unique_ptr<Link> wire, std::unique_ptr<Link> loopback)
       : engine(guarded, std::move(wire), std::move(loopback), Capture(), bell, sinks) {
     CHECK_EQ(bell.open(), 0);
     QpInit init;
     init.type = QpType::UC;
-    init.pd = adapter.alloc_pd().value;
+    init.pd = pd = adapter.alloc_pd().value;
     cq = init.send_cq = init.recv_cq = adapter.create_cq(256).value;
     init.cap = {64, 256, 1, 1, 0};
     from = adapter.create_qp(init).value;
@@ -66,11 +78,11 @@ struct Scene {
     connect(to, from);
   }
 
-  void connect(std::uint32_t qpn, std::uint32_t peer) {
+  void connect(std::uint32_t qpn, std::uint32_t peer, const Gid& at = kOwn) {
     QpAttr attr;
     attr.path_mtu = 5;
     attr.dest_qp_num = peer;
-    attr.ah_attr.dgid = kOwn;
+    attr.ah_attr.dgid = at;
     const auto modify = [&](QpState state, std::uint32_t mask) {
       attr.qp_state = state;
       CHECK(adapter.modify_qp(qpn, attr, mask, monotonic_ns()).ok());
@@ -93,6 +105,18 @@ struct Scene {
     for (std::size_t i = 0; i < messages; ++i) {
       CHECK(adapter.post_send(from, sends, posted, monotonic_ns()).ok());
     }
+  }
+  // One message of so many full packets, from memory.
+  void post_long(std::uint32_t qpn, std::vector<std::uint8_t>& bytes) {
+    const auto address = reinterpret_cast<std::uint64_t>(bytes.data());
+    const MrInfo mr = adapter.reg_mr(pd, address, bytes.size(), address, 0).value;
+    const Sge sge{address, static_cast<std::uint32_t>(bytes.size()), mr.lkey};
+    SendWr send;
+    send.sges = {sge};
+    send.send_flags = kSendSignaled;
+    const SendWr* sends[] = {&send};
+    std::size_t posted = 0;
+    CHECK(adapter.post_send(qpn, sends, posted, monotonic_ns()).ok());
   }
   std::size_t taken() {
     std::array<Completion, 256> out;
@@ -166,6 +190,34 @@ TEST("engine: what nothing overtakes is let go at a poll") {
   wire.route = packet.route;
   wire.bytes.assign(packet.datagram.begin(), packet.datagram.end());
   CHECK(polls_bring_something(scene));
+}
+
+TEST("engine: who sends long messages gets a round of its own, and then it is another's turn") {
+  constexpr std::size_t kPacket = 4096, kPackets = 50;
+  constexpr std::uint32_t kPeers[] = {0x111, 0x222};
+  auto told = std::make_unique<ToldLink>();
+  ToldLink& wire = *told;
+  Scene scene(std::move(told), std::make_unique<LoopbackLink>());
+  std::vector<std::uint8_t> bytes(kPackets * kPacket);
+  const std::uint32_t qps[] = {scene.from, scene.to};
+  for (std::size_t i = 0; i < 2; ++i) {
+    QpAttr reset;
+    CHECK(scene.adapter.modify_qp(qps[i], reset, kQpState, monotonic_ns()).ok());
+    scene.connect(qps[i], kPeers[i], kOther);
+    scene.post_long(qps[i], bytes);
+  }
+  scene.run();
+  CHECK_EQ(scene.taken(), std::size_t{2});
+  std::size_t packets = 0;
+  for (std::size_t round = 0; round < wire.sent.size(); ++round) {
+    const std::vector<std::uint32_t>& addressees = wire.sent[round];
+    packets += addressees.size();
+    // The last ones are short, and may be of both.
+    if (round > 5) continue;
+    CHECK(addressees.size() > 10);
+    CHECK(std::ranges::all_of(addressees, [&](auto qpn) { return qpn == kPeers[round % 2]; }));
+  }
+  CHECK_EQ(packets, 2 * kPackets);
 }
 
 }  // namespace
