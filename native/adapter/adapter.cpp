@@ -3,6 +3,7 @@
 #include "adapter/adapter.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "adapter/state.hpp"
 #include "vocabulary/enums.hpp"
@@ -33,25 +34,33 @@ void Adapter::State::deliver(QueuePair& qp, const Packet& packet, const Route& r
   timers.update(qp);
 }
 
-ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint64_t now_ns) {
+ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint64_t now_ns,
+                               bool more) {
   State& s = *state_;
   s.set_time(now_ns);
+  s.memory_table.write_behind.may_wait = more;
+  const ReceiveReport report = s.receive(route, datagram);
+  if (!more) s.memory_table.write_behind.flush();
+  return report;
+}
+
+ReceiveReport Adapter::State::receive(const Route& route, ByteView datagram) {
   ReceiveReport report;
   const auto drop = [&](std::uint64_t Counters::*counter, const char* why) {
-    ++(s.counters.*counter);
+    ++(counters.*counter);
     report.verdict = why;
     return report;
   };
-  if (!s.port_active) {
+  if (!port_active) {
     return drop(&Counters::port_down_drops, "the port is down");
   }
-  const IcrcVerdict icrc = s.received_icrcs.check(route, datagram, s.config.icrc_level);
-  const bool solves = s.config.icrc_level == IcrcLevel::SOLVE;
-  if (solves ? !s.icrc_trust.accept(route.source, icrc) : !icrc.good) {
+  const IcrcVerdict icrc = received_icrcs.check(route, datagram, config.icrc_level);
+  const bool solves = config.icrc_level == IcrcLevel::SOLVE;
+  if (solves ? !icrc_trust.accept(route.source, icrc) : !icrc.good) {
     return drop(&Counters::rx_icrc_encapsulated, "bad ICRC");
   }
   if (icrc.solved) {
-    ++s.counters.rx_icrc_solved;
+    ++counters.rx_icrc_solved;
   }
   Packet packet;
   const DecodeStatus status = decode_packet(datagram, packet);
@@ -61,29 +70,29 @@ ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint6
     return drop(&Counters::rx_malformed, decode_status_name(status));
   }
   if (packet.info->has(kCnp)) {
-    QueuePair* const told = s.qps.find(packet.bth.destination_qpn);
+    QueuePair* const told = qps.find(packet.bth.destination_qpn);
     if (told == nullptr || !told->on_notification(route)) {
       return drop(&Counters::rx_cnp, "congestion notification, ignored");
     }
-    ++s.counters.rx_cnp;
+    ++counters.rx_cnp;
     report.qpn = told->qpn;
-    s.timers.update(*told);
+    timers.update(*told);
     return report;
   }
   if (packet.bth.destination_qpn == 0xffffff) {
-    const auto group = s.multicast.find(route.destination.raw);
-    if (group == s.multicast.end()) {
+    const auto group = multicast.find(route.destination.raw);
+    if (group == multicast.end()) {
       return drop(&Counters::rx_unknown_qp, "no member of this multicast group");
     }
     for (const std::uint32_t qpn : group->second) {
-      s.deliver(*s.qps.find(qpn), packet, route, datagram.size(), report);
+      deliver(*qps.find(qpn), packet, route, datagram.size(), report);
     }
-  } else if (QueuePair* qp = s.qps.find(packet.bth.destination_qpn); qp != nullptr) {
-    s.deliver(*qp, packet, route, datagram.size(), report);
+  } else if (QueuePair* qp = qps.find(packet.bth.destination_qpn); qp != nullptr) {
+    deliver(*qp, packet, route, datagram.size(), report);
   } else {
     return drop(&Counters::rx_unknown_qp, "no such queue pair");
   }
-  s.settle_overflows();
+  settle_overflows();
   return report;
 }
 
@@ -91,6 +100,8 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
                           bool patient) {
   State& s = *state_;
   s.set_time(now_ns);
+  // Between two rounds memory changes as it likes.
+  if (!std::exchange(s.turn_kept, false)) s.memory_table.read_ahead.forget();
   const auto leaves = [&s] {
     s.counters.port_down_drops += s.port_active ? 0 : 1;
     return s.port_active;
@@ -124,6 +135,7 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
 // Who has sent is the last in line.
 void Adapter::keep_turn() {
   State& s = *state_;
+  s.turn_kept = true;
   if (s.ready.size() < 2 || s.ready.back() != s.last_sender) return;
   s.ready.pop_back();
   s.ready.push_front(s.last_sender);

@@ -141,7 +141,9 @@ class Adapter {
   // --- packets and time
   // -------------------------------------------------------------------------------------------
   // Changes next_packet, next_deadline_ns, poll_cq and next_event.
-  ReceiveReport receive(const Route& route, ByteView datagram, std::uint64_t now_ns);
+  // `more`: the next call will be this one again, and until the last of them `datagram` stays.
+  ReceiveReport receive(const Route& route, ByteView datagram, std::uint64_t now_ns,
+                        bool more = false);
   // Builds the next packet to send into `buffer` (at least kMaxDatagramBytes). False: nothing to
   // send until a post, a receive or an advance.
   // `patient`: acknowledgements alone are held back, for a request of their queue pair that they

@@ -31,6 +31,8 @@ Adapter::State::State(AdapterConfig adapter_config)
 
 void Adapter::State::complete(CompletionQueue& cq, Completion& completion) {
   ++activity;
+  // The bytes before the word that they are there.
+  memory_table.write_behind.flush();
   if (observer != nullptr) {
     observer->completed(completion.qpn, completion.wr_id, completion.status, completion.byte_len,
                         completion.is_receive);

@@ -92,6 +92,7 @@ struct Adapter::State final : Services {
   Status post_to(QueuePair& qp, const SendWr& wr, std::uint64_t cqe);
   // Posts what waits in its mapped queue (fed_queues.cpp).
   void take_fed(QueuePair& qp);
+  ReceiveReport receive(const Route& route, ByteView datagram);
   void deliver(QueuePair& qp, const Packet& packet, const Route& route, std::size_t bytes,
                ReceiveReport& report);
 
@@ -125,6 +126,7 @@ struct Adapter::State final : Services {
   IcrcMemory received_icrcs;
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets for the wire.
   std::uint32_t last_sender = 0;    // Of those.
+  bool turn_kept = false;
   std::deque<std::uint32_t> ready_local;  // And for adapters of this host.
   std::deque<std::uint32_t> stalled;      // Their path had no room.
   std::deque<Farewell> farewells;         // For the wire.

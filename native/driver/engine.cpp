@@ -139,7 +139,8 @@ void Engine::run_adapter(std::uint64_t now_ns, bool patient) {
 void Engine::deliver(Adapter& adapter, Incoming& incoming, std::uint64_t now_ns) {
   for (std::size_t i = 0; i < incoming.count; ++i) {
     const Datagram& datagram = incoming.datagrams[i];
-    incoming.reports[i] = adapter.receive(datagram.route, datagram.bytes, now_ns);
+    const bool more = i + 1 < incoming.count;
+    incoming.reports[i] = adapter.receive(datagram.route, datagram.bytes, now_ns, more);
   }
 }
 

@@ -2,7 +2,9 @@
 // of these.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "memory/foreign_memory.hpp"
 #include "vocabulary/bytes.hpp"
@@ -28,6 +30,14 @@ class AddressSpace {
   virtual bool copy_in(std::uint64_t address, ByteSpan to) = 0;
   // The adapter's bytes out to the user.
   virtual bool copy_out(std::uint64_t address, ByteView from) = 0;
+  // The same for pieces, one behind the other.
+  virtual bool copy_out_all(std::uint64_t address, std::span<const ByteView> from) {
+    return std::ranges::all_of(from, [&](const ByteView& piece) {
+      const std::uint64_t at = address;
+      address += piece.size();
+      return copy_out(at, piece);
+    });
+  }
   // Atomic with respect to the CPU, in host byte order; `address` is a multiple of eight.
   virtual bool fetch_add(std::uint64_t address, std::uint64_t addend, std::uint64_t& original) = 0;
   virtual bool compare_swap(std::uint64_t address, std::uint64_t compare, std::uint64_t swap,

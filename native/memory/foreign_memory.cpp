@@ -3,6 +3,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 
 namespace softhca {
@@ -10,6 +12,8 @@ namespace {
 
 // From here on the calls that go by the number cost less.
 constexpr std::size_t kLongBytes = 8192;
+// More are written one by one.
+constexpr std::size_t kMostPieces = 64;
 
 bool goes_by_number(const ForeignMemory& memory, std::uint64_t address, std::size_t bytes) {
   std::uint8_t byte;
@@ -58,6 +62,28 @@ bool write_foreign(const ForeignMemory& memory, std::uint64_t address, ByteView 
   // Neither call changes what it takes.
   const auto bytes = const_cast<std::uint8_t*>(from.data());
   return move(memory, address, bytes, from.size(), process_vm_writev, pwrite);
+}
+
+bool write_foreign(const ForeignMemory& memory, std::uint64_t address,
+                   std::span<const ByteView> from) {
+  std::array<iovec, kMostPieces> here;
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  for (const ByteView& piece : from.first(std::min(from.size(), here.size()))) {
+    here[count++] = {const_cast<std::uint8_t*>(piece.data()), piece.size()};
+    bytes += piece.size();
+  }
+  const iovec there{reinterpret_cast<void*>(address), bytes};
+  if (count == from.size() && goes_by_number(memory, address, bytes) &&
+      process_vm_writev(memory.process, here.data(), count, &there, 1, 0) ==
+          static_cast<ssize_t>(bytes)) {
+    return true;
+  }
+  for (const ByteView& piece : from) {
+    if (!write_foreign(memory, address, piece)) return false;
+    address += piece.size();
+  }
+  return true;
 }
 
 }  // namespace softhca

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "vocabulary/bytes.hpp"
 
@@ -31,5 +32,7 @@ bool foreign_is_gone(const ForeignMemory& memory);
 // False when any of it is not there; a part may have been moved.
 bool read_foreign(const ForeignMemory& memory, std::uint64_t address, ByteSpan to);
 bool write_foreign(const ForeignMemory& memory, std::uint64_t address, ByteView from);
+bool write_foreign(const ForeignMemory& memory, std::uint64_t address,
+                   std::span<const ByteView> from);
 
 }  // namespace softhca

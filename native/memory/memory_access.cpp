@@ -154,15 +154,20 @@ const std::uint8_t* MemoryTable::plain_entry(std::uint32_t pd, std::span<const S
 }
 
 AccessFault MemoryTable::gather(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
-                                ByteSpan out) {
+                                ByteSpan out, std::uint64_t more) {
   if (const std::uint8_t* from = plain_entry(pd, sges, offset, out.size(), 0);
       from != nullptr && guarded_copy(out.data(), from, out.size()) == 0) {
     return {};
   }
-  return walk(
-      pd, sges, offset, out.size(), 0,
-      [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step,
-          std::uint32_t, std::uint64_t) { return space.copy_in(at, out.subspan(done, step)); });
+  return walk(pd, sges, offset, out.size(), 0,
+              [&](AddressSpace& space, std::uint64_t at, std::uint64_t done, std::uint64_t step,
+                  std::uint32_t key, std::uint64_t) {
+                // Of one entry the whole length is checked.
+                const bool goes_on = sges.size() == 1 && runs_on(key);
+                const std::uint64_t behind = goes_on ? sges[0].length - offset - step : 0;
+                return read_ahead.copy_in(space, at, out.subspan(done, step),
+                                          std::min(more, behind));
+              });
 }
 
 AccessFault MemoryTable::list(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
@@ -202,6 +207,16 @@ bool MemoryTable::is_watched(std::uint32_t key) const {
   return slot->region.watched != nullptr;
 }
 
+// What lies behind a byte in the region lies behind it in memory, and may be reached without
+// asking.
+bool MemoryTable::runs_on(std::uint32_t key) const {
+  const KeySlot* slot = &slots_[key >> 8];
+  if (slot->is_window()) {
+    slot = &slots_[slot->under];
+  }
+  return slot->kind == KeyKind::REGION && slot->region.watched == nullptr;
+}
+
 bool MemoryTable::owner_is_gone(const AccessFault& fault) const {
   if (fault.reason != Reason::MEMORY_GONE) {
     return false;
@@ -215,7 +230,15 @@ bool MemoryTable::owner_is_gone(const AccessFault& fault) const {
 
 bool MemoryTable::put(AddressSpace& space, std::uint64_t at, const Payload& from,
                       std::uint64_t offset, std::uint64_t length, std::uint32_t key,
-                      std::uint64_t address) {
+                      std::uint64_t address, MessagePart* part) {
+  if (part != nullptr && from.pieces.empty() && observer == nullptr && space.foreign() != nullptr &&
+      runs_on(key)) {
+    return write_behind.copy_out(space, at, from.bytes.subspan(offset, length), *part);
+  }
+  write_behind.flush();
+  if (part != nullptr && part->lost) {
+    return false;
+  }
   if (observer == nullptr) {
     return copy_payload(from, offset, space, at, length);
   }
@@ -230,7 +253,7 @@ bool MemoryTable::put(AddressSpace& space, std::uint64_t at, const Payload& from
 }
 
 AccessFault MemoryTable::scatter(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
-                                 const Payload& in) {
+                                 const Payload& in, MessagePart* part) {
   if (const std::uint8_t* to = plain_entry(pd, sges, offset, in.size(), kAccessLocalWrite);
       to != nullptr && copies_plainly(in, to)) {
     return {};
@@ -238,7 +261,7 @@ AccessFault MemoryTable::scatter(std::uint32_t pd, std::span<const Sge> sges, st
   AccessFault fault = walk(pd, sges, offset, in.size(), kAccessLocalWrite,
                            [&](AddressSpace& space, std::uint64_t at, std::uint64_t done,
                                std::uint64_t step, std::uint32_t key, std::uint64_t address) {
-                             return put(space, at, in, done, step, key, address);
+                             return put(space, at, in, done, step, key, address, part);
                            });
   fault.payload_gone = fault.reason == Reason::MEMORY_GONE && !is_readable(in);
   return fault;
@@ -259,10 +282,14 @@ AccessFault MemoryTable::check_list(std::uint32_t pd, std::span<const Sge> sges,
 }
 
 AccessFault MemoryTable::read_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
-                                     ByteSpan out) {
+                                     ByteSpan out, std::uint64_t more) {
   AccessFault fault = check_remote(who, rkey, address, out.size(), kAccessRemoteRead);
+  const bool goes_on = more != 0 && fault.ok() && runs_on(rkey) &&
+                       check_remote(who, rkey, address, out.size() + more, kAccessRemoteRead).ok();
   const auto copy = [&](AddressSpace& space, std::uint64_t at, std::uint64_t done,
-                        std::uint64_t step) { return space.copy_in(at, out.subspan(done, step)); };
+                        std::uint64_t step) {
+    return read_ahead.copy_in(space, at, out.subspan(done, step), goes_on ? more : 0);
+  };
   if (fault.ok() && !for_each_run(rkey, address, out.size(), copy)) {
     fault = {Reason::MEMORY_GONE, rkey, address, out.size()};
   }
@@ -270,7 +297,7 @@ AccessFault MemoryTable::read_remote(const Accessor& who, std::uint32_t rkey, st
 }
 
 AccessFault MemoryTable::write_remote(const Accessor& who, std::uint32_t rkey,
-                                      std::uint64_t address, const Payload& in) {
+                                      std::uint64_t address, const Payload& in, MessagePart* part) {
   if (const std::uint8_t* to = plain(who.pd, rkey, address, in.size(), kAccessRemoteWrite);
       to != nullptr && copies_plainly(in, to)) {
     return {};
@@ -278,7 +305,7 @@ AccessFault MemoryTable::write_remote(const Accessor& who, std::uint32_t rkey,
   AccessFault fault = check_remote(who, rkey, address, in.size(), kAccessRemoteWrite);
   const auto copy = [&](AddressSpace& space, std::uint64_t at, std::uint64_t done,
                         std::uint64_t step) {
-    return put(space, at, in, done, step, rkey, address + done);
+    return put(space, at, in, done, step, rkey, address + done, part);
   };
   if (fault.ok() && !for_each_run(rkey, address, in.size(), copy)) {
     fault = {Reason::MEMORY_GONE, rkey, address, in.size(), !is_readable(in)};

@@ -15,6 +15,8 @@
 #include "memory/address_space.hpp"
 #include "memory/key_slot.hpp"
 #include "memory/payload.hpp"
+#include "memory/read_ahead.hpp"
+#include "memory/write_behind.hpp"
 #include "vocabulary/bind_info.hpp"
 #include "vocabulary/enums.hpp"
 #include "vocabulary/observer.hpp"
@@ -120,12 +122,14 @@ class MemoryTable {
   // --- access (memory_access.cpp)
   // The process that registered what a fault is about has ended.
   bool owner_is_gone(const AccessFault& fault) const;
-  // Copies the bytes at `offset` of the scatter/gather list into `out`.
+  // Copies the bytes at `offset` of the scatter/gather list into `out`. The `more` bytes behind
+  // them are to follow soon.
   AccessFault gather(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
-                     ByteSpan out);
-  // Copies `in` to `offset` of the list; every region needs LOCAL_WRITE.
+                     ByteSpan out, std::uint64_t more = 0);
+  // Copies `in` to `offset` of the list; every region needs LOCAL_WRITE. With `part`, what it says
+  // may be put off and be lost.
   AccessFault scatter(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
-                      const Payload& in);
+                      const Payload& in, MessagePart* part = nullptr);
   // Appends where these bytes of the list lie, checked as gather() checks them. `listed` is false
   // if they must not be reached without asking anew, each time.
   AccessFault list(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
@@ -145,9 +149,9 @@ class MemoryTable {
   AccessFault check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                            std::uint64_t length, std::uint32_t access) const;
   AccessFault read_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
-                          ByteSpan out);
+                          ByteSpan out, std::uint64_t more = 0);
   AccessFault write_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
-                           const Payload& in);
+                           const Payload& in, MessagePart* part = nullptr);
   // The same as list(), for what a peer may read.
   AccessFault list_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                           std::uint64_t length, std::vector<MemoryPiece>& pieces, bool& listed);
@@ -172,6 +176,12 @@ class MemoryTable {
   // Reads the table's own space without any key, for inline data. False if it is not there.
   bool read_inline(std::uint64_t address, ByteSpan out) { return space_.copy_in(address, out); }
 
+  // What gather() and read_remote() have fetched for later. To be forgotten as soon as somebody may
+  // have changed it.
+  ReadAhead read_ahead;
+  // What scatter() and write_remote() have put off.
+  WriteBehind write_behind;
+
   // Told of every byte of the user's that changes; null: nobody.
   Observer* observer = nullptr;
 
@@ -181,8 +191,9 @@ class MemoryTable {
  private:
   // Copies bytes out to the user, and tells.
   bool put(AddressSpace& space, std::uint64_t at, const Payload& from, std::uint64_t offset,
-           std::uint64_t length, std::uint32_t key, std::uint64_t address);
+           std::uint64_t length, std::uint32_t key, std::uint64_t address, MessagePart* part);
   bool is_watched(std::uint32_t key) const;
+  bool runs_on(std::uint32_t key) const;
   void revoke(const KeySlot& slot) {
     if (revoking) revoking(slot.handle >> 8);
   }

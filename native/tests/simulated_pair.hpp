@@ -70,6 +70,8 @@ struct Pair {
   // Sees every packet; false drops it.
   std::function<bool(bool from_a, const Packet&)> filter;
   std::uint64_t packets = 0;
+  // As an engine does it: who sends goes on, and packets arrive together.
+  bool in_trains = false;
 
   explicit Pair(std::uint64_t seed, bool lazy_acks = false)
       : a(1, seed, lazy_acks), b(2, seed + 1, lazy_acks), random(seed + 2) {}
@@ -166,6 +168,9 @@ struct Pair {
     std::deque<Flying> flying;
     bool any = false;
     for (int batch = 0; batch < 16; ++batch) {
+      if (in_trains && batch > 0) {
+        host(from_a).adapter->keep_turn();
+      }
       if (!host(from_a).adapter->next_packet(buffer, out, now_ns)) {
         break;
       }
@@ -198,7 +203,8 @@ struct Pair {
     }
     for (const Flying& one : flying) {
       now_ns += 500;
-      host(!from_a).adapter->receive(one.route, one.bytes, now_ns);
+      const bool more = in_trains && &one != &flying.back();
+      host(!from_a).adapter->receive(one.route, one.bytes, now_ns, more);
     }
     return any;
   }

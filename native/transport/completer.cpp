@@ -213,8 +213,14 @@ void Requester::on_read_response(const Packet& packet) {
     bad_response();
     return;
   }
+  MemoryTable& memory = qp_.services.memory;
+  part_.goes_on = packet.info->has(kFirst | kMiddle);
+  if (packet.info->has(kFirst | kOnly)) {
+    memory.write_behind.flush();
+    part_.lost = false;
+  }
   const AccessFault fault =
-      qp_.services.memory.scatter(qp_.init.pd, qp_.sq.sges(index), offset, payload_of(packet));
+      memory.scatter(qp_.init.pd, qp_.sq.sges(index), offset, payload_of(packet), &part_);
   if (fault.payload_gone) {
     qp_.payload_unreadable = true;
     return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "transport/queue_pair.hpp"
 #include "transport/requester.hpp"
@@ -125,6 +126,16 @@ bool Requester::fill_wire(std::uint64_t index, Plan& plan, bool again, Outlet& o
   return true;
 }
 
+// Bytes that the window lets leave after a packet, at most.
+std::uint64_t Requester::may_follow() const {
+  if (!qp_.is_reliable()) {
+    return std::numeric_limits<std::uint64_t>::max();
+  }
+  const std::int32_t left =
+      static_cast<std::int32_t>(window()) - psn_distance(unacked_psn_, next_psn_) - 1;
+  return left <= 0 ? 0 : std::uint64_t{static_cast<std::uint32_t>(left)} * qp_.mtu();
+}
+
 bool Requester::fetch_payload(std::uint64_t index, const Plan& plan, ByteSpan to) {
   if (to.empty()) {
     return true;
@@ -133,8 +144,15 @@ bool Requester::fetch_payload(std::uint64_t index, const Plan& plan, ByteSpan to
     std::memcpy(to.data(), qp_.sq.inline_bytes(index).data() + plan.offset, to.size());
     return true;
   }
+  MemoryTable& memory = qp_.services.memory;
+  const SendWqe& wqe = qp_.sq.at(index);
+  // Before it was posted its memory was the user's.
+  if (plan.offset == 0) {
+    memory.read_ahead.forget();
+  }
+  const std::uint64_t rest = wqe.length - plan.offset - to.size();
   const AccessFault fault =
-      qp_.services.memory.gather(qp_.init.pd, qp_.sq.sges(index), plan.offset, to);
+      memory.gather(qp_.init.pd, qp_.sq.sges(index), plan.offset, to, std::min(rest, may_follow()));
   if (!fault.ok()) {
     fail(index, WcStatus::LOC_PROT_ERR, fault, false);
   }

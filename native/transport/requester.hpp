@@ -117,6 +117,7 @@ class Requester {
   Plan plan_confirmed(const SendWqe& wqe) const;
   bool fill_wire(std::uint64_t index, Plan& plan, bool again, Outlet& out);
   bool fill_local(std::uint64_t index, Plan& planned, std::uint32_t packet_number, Outlet& out);
+  std::uint64_t may_follow() const;
   bool fetch_payload(std::uint64_t index, const Plan& plan, ByteSpan to);
   bool wants_ack(const SendWqe& wqe, const Plan& plan, bool again);
   bool is_waited_for(const SendWqe& wqe) const;
@@ -166,6 +167,7 @@ class Requester {
   bool probing_ = false;              // A probe of unacked_psn_ is under way.
   bool went_back_ = false;            // Already went back to unacked_psn_ since it last moved.
   std::uint32_t loss_until_psn_ = 0;  // One loss per window: until this PSN is acknowledged.
+  MessagePart part_;                  // Of the answer that is being received.
   bool in_loss_ = false;
   bool sampling_ = false;
   std::uint32_t sample_psn_ = 0;

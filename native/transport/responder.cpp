@@ -75,6 +75,14 @@ Responder::Step Responder::execute(const Packet& packet) {
   return info.has(kReadRequest) ? execute_read(packet) : execute_atomic(packet);
 }
 
+void Responder::begin_part(const Packet& packet) {
+  part_.goes_on = packet.info->has(kFirst | kMiddle);
+  if (packet.info->has(kFirst | kOnly)) {
+    qp_.services.memory.write_behind.flush();
+    part_.lost = false;
+  }
+}
+
 Responder::Step Responder::execute_send(const Packet& packet) {
   if (packet.info->has(kFirst | kOnly)) {
     qp_.count(&Counters::rx_send_requests);
@@ -86,8 +94,9 @@ Responder::Step Responder::execute_send(const Packet& packet) {
     return refuse_receive(NakCode::INVALID_REQUEST, WcStatus::LOC_LEN_ERR,
                           {Reason::TOO_LONG, 0, 0, end});
   }
-  const AccessFault fault =
-      qp_.services.memory.scatter(receive_pd_, receive_.sges, message_bytes_, payload_of(packet));
+  begin_part(packet);
+  const AccessFault fault = qp_.services.memory.scatter(receive_pd_, receive_.sges, message_bytes_,
+                                                        payload_of(packet), &part_);
   if (fault.payload_gone) {
     qp_.payload_unreadable = true;
     return Step::STOP;
@@ -121,8 +130,9 @@ Responder::Step Responder::execute_write(const Packet& packet) {
   }
   const std::uint64_t payload_bytes = packet.payload_bytes();
   if (payload_bytes != 0) {
-    const AccessFault fault =
-        qp_.services.memory.write_remote(who_, write_rkey_, write_address_, payload_of(packet));
+    begin_part(packet);
+    const AccessFault fault = qp_.services.memory.write_remote(who_, write_rkey_, write_address_,
+                                                               payload_of(packet), &part_);
     if (fault.payload_gone) {
       qp_.payload_unreadable = true;
       return Step::STOP;

@@ -139,6 +139,7 @@ class Responder {
 
   // Execution (responder.cpp).
   Step execute(const Packet& packet);
+  void begin_part(const Packet& packet);
   Step execute_send(const Packet& packet);
   Step execute_write(const Packet& packet);
   Step execute_read(const Packet& packet);
@@ -192,6 +193,7 @@ class Responder {
   std::uint32_t msn_ = 0;
   std::uint32_t acknowledged_psn_ = 0;  // Of the acknowledgement that left last.
   std::uint64_t acknowledge_at_ns_ = kNever;
+  MessagePart part_;  // Of the message that is being received.
   bool nak_outstanding_ = false;
   std::optional<std::uint32_t> refused_psn_;  // The first that the peer was told is refused.
   bool peer_seen_ = false;

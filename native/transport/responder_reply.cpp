@@ -360,8 +360,13 @@ AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Out
     header_bytes = encode_headers(packet, out.buffer);
   }
   const ByteSpan payload = out.buffer.subspan(header_bytes, payload_bytes);
+  // The atomic before it may have changed what the answer before that one has seen.
+  if (reply.next_packet == reply.first_packet) {
+    memory.read_ahead.forget();
+  }
   if (payload_bytes != 0) {
-    const AccessFault fault = memory.read_remote(resource.who, resource.rkey, address, payload);
+    const AccessFault fault = memory.read_remote(resource.who, resource.rkey, address, payload,
+                                                 reply.end_bytes - offset - payload_bytes);
     if (!fault.ok()) {
       return fault;
     }

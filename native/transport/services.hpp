@@ -41,6 +41,7 @@ class Services {
   // The same for one that is written where it will lie, and that nobody is to be told of. Null: it
   // is not so simple.
   Completion* begin_quietly(CompletionQueue& cq) {
+    memory.write_behind.flush();
     return observer == nullptr ? cq.quiet_room() : nullptr;
   }
   void end_quietly(CompletionQueue& cq, Completion& completion) {

@@ -48,6 +48,10 @@ bool ProcessMemory::copy_out(std::uint64_t address, ByteView from) {
   return write_foreign(foreign_, address, from);
 }
 
+bool ProcessMemory::copy_out_all(std::uint64_t address, std::span<const ByteView> from) {
+  return write_foreign(foreign_, address, from);
+}
+
 bool ProcessMemory::fetch_add(std::uint64_t address, std::uint64_t addend,
                               std::uint64_t& original) {
   std::uint64_t word = 0;

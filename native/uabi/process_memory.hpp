@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "link/file_descriptor.hpp"
 #include "memory/address_space.hpp"
@@ -28,6 +29,7 @@ class ProcessMemory final : public AddressSpace {
   const ForeignMemory* foreign() const override { return &foreign_; }
   bool copy_in(std::uint64_t address, ByteSpan to) override;
   bool copy_out(std::uint64_t address, ByteView from) override;
+  bool copy_out_all(std::uint64_t address, std::span<const ByteView> from) override;
   bool fetch_add(std::uint64_t address, std::uint64_t addend, std::uint64_t& original) override;
   bool compare_swap(std::uint64_t address, std::uint64_t compare, std::uint64_t swap,
                     std::uint64_t& original) override;

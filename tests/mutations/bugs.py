@@ -18,10 +18,8 @@ BUGS = [
     Bug(
         "an ACK without the write",
         "transport/responder.cpp",
-        "  if (payload_bytes != 0) {\n    const AccessFault fault =\n"
-        "        qp_.services.memory.write",
-        "  if (payload_bytes != 0 && !packet.bth.ack_request) {\n"
-        "    const AccessFault fault =\n        qp_.services.memory.write",
+        "  if (payload_bytes != 0) {\n    begin_part(packet);\n",
+        "  if (payload_bytes != 0 && !packet.bth.ack_request) {\n    begin_part(packet);\n",
     ),
     Bug(
         "atomics are executed again",
