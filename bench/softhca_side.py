@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,6 +179,29 @@ class Side:
                 done += taken
                 check(went, taken)
         return pair.size * count / (time.perf_counter() - start)
+
+    def streams(self, keys: Sequence[str], count: int) -> float:
+        """Bytes a second of WRITEs by all these pairs at once, of each so many, one under way."""
+        if self.number == 1:
+            return 0.0
+        pairs = [self.pairs[key] for key in keys]
+        lanes = [(pair, pair.moving("WRITE"), poll_of(pair.qp.send_cq)) for pair in pairs]
+        went = room_for(1)
+        start = time.perf_counter()
+        for pair, wr, _ in lanes:
+            pair.qp.post_send(wr)
+        left = dict.fromkeys(keys, count)
+        while left:
+            for key, (pair, wr, completed) in zip(keys, lanes, strict=True):
+                if key not in left or not completed(went):
+                    continue
+                check(went, 1)
+                left[key] -= 1
+                if left[key]:
+                    pair.qp.post_send(wr)
+                else:
+                    del left[key]
+        return sum(pair.size for pair in pairs) * count / (time.perf_counter() - start)
 
     def place_of_source(self, key: str) -> tuple[int, int]:
         """The process, and the address of what the pair sends there."""

@@ -49,6 +49,10 @@ class SofthcaSides(TwoSides):
         """Bytes a second."""
         return self.measured("stream", key, op, count, window)
 
+    def streams(self, keys: Sequence[str], count: int) -> float:
+        """Bytes a second of several pairs at once."""
+        return self.measured("streams", keys, count)
+
     def bare_copies(self, key: str, op: str, count: int) -> float:
         """Probe v: bytes a second between the buffers of such a stream, by the kernel alone."""
         process, address = self.tell(1 - _copier(op), "place_of_source", key)

@@ -19,6 +19,7 @@ BYTES = 1 << 20
 PATH_MTU = 4096
 COUNT = 128
 WINDOW = 4
+MANY = [f"stream of {number}" for number in range(8)]
 WHY = """\
 The sender is the busier side, and the probe is all of its `kernel` but the wake-ups and what it
 asks for acknowledgements. Besides, it copies the payload behind each packet's headers and makes
@@ -31,6 +32,10 @@ def ask(contest: Contest) -> Iterator[Finding]:
         sides.connect("stream", BYTES)
         stream = partial(sides.stream, "stream", "WRITE", COUNT, WINDOW)
         among.ours("softhca, WRITE", stream, sides.processes)
+        for key in MANY:
+            sides.connect(key, BYTES)
+        many = partial(sides.streams, MANY, COUNT // len(MANY))
+        among.ours(f"softhca, WRITE, {len(MANY)} queue pairs", many)
         among.sides("Python TCP", partial(PythonSides, "tcp"), "stream", BYTES, COUNT)
         among.peer("UCX tcp, in C", lambda: ucx.measure_bandwidth("TCP", "SEND", BYTES))
         among.peer("libfabric tcp, in C", lambda: libfabric.measure_bandwidth("TCP", BYTES))
@@ -39,5 +44,6 @@ def ask(contest: Contest) -> Iterator[Finding]:
         goal = Goal(Better.MORE, 0.6, 0.8)
         limit = probe("s", PATH_MTU)
         finding = contest.compare(TITLE, goal, limit, GIGABYTES, among, size=BYTES, because=WHY)
-        sides.verify("stream", "WRITE")
+        for key in ("stream", *MANY):
+            sides.verify(key, "WRITE")
         yield finding
