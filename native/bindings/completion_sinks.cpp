@@ -32,6 +32,20 @@ void bind_completion_sinks(nb::module_& module, HcaClass& hca) {
          },
          "A channel, and the number that attach_cq() takes.")
       .def(
+          "wait_for",
+          [](Hca& self, const std::shared_ptr<CompletionChannel>& channel, double seconds) {
+            constexpr double kLongest = 1e9;
+            const std::uint64_t deadline_ns =
+                seconds < kLongest
+                    ? monotonic_ns() + static_cast<std::uint64_t>(std::max(seconds, 0.0) * 1e9)
+                    : kNever;
+            const bool waited = self.wait_for(*channel, deadline_ns);
+            if (PyErr_CheckSignals() != 0) throw nb::python_error();
+            return waited;
+          },
+          nb::arg("channel"), nb::arg("seconds"),
+          "Waits for an event of the channel; False if that takes another way.")
+      .def(
           "create_work",
           [](Hca& self, std::uint32_t max_threads) {
             const auto work = std::make_shared<CompletionWork>(max_threads);

@@ -36,6 +36,7 @@ void Hca::close() {
     return;
   }
   const GilReleased released;
+  if (ours && driver_) driver_->end_waits();
   while (ours && calls_.load() != 0) std::this_thread::yield();
   if (driver_) {
     driver_->close();
@@ -98,6 +99,14 @@ Result<int> Hca::req_notify(std::uint32_t cq, std::uint32_t flags) {
       call([&](Adapter& adapter) { return adapter.req_notify_cq(cq, flags); });
   if (driver_ && armed.ok() && armed.value == 0) driver_->caller_sleeps();
   return armed;
+}
+
+bool Hca::wait_for(CompletionChannel& channel, std::uint64_t deadline_ns) {
+  if (!driver_ || driver_->asks_caller()) return false;
+  const GilReleased released;
+  const InUse in_use(*this);
+  if (!in_use.status().ok()) return false;
+  return driver_->wait_for(channel, deadline_ns) != Driver::Waited::CLOSED;
 }
 
 Result<std::optional<AsyncEvent>> Hca::next_async_event() {

@@ -125,6 +125,10 @@ class Hca {
   // Arms a CQ: whoever did so sleeps next.
   Result<int> req_notify(std::uint32_t cq, std::uint32_t flags);
 
+  // Waits until the channel has an event, is closed, or the time is over; or for another reason for
+  // a short while, for the caller looks again in any case. False: it cannot be waited for here.
+  bool wait_for(CompletionChannel& channel, std::uint64_t deadline_ns);
+
   Result<std::optional<AsyncEvent>> next_async_event();
   // A descriptor that is readable while there is an event; -1 in a simulation.
   int async_event_fd();

@@ -22,8 +22,8 @@ int CompletionChannel::open() {
 // The descriptor follows the queue: written when the first event comes, read when the last goes.
 void CompletionChannel::settle() {
   const bool wanted = !events_.empty() || closed_.load();
-  if (wanted == signaled_) return;
-  signaled_ = wanted;
+  if (wanted == signaled_.load()) return;
+  signaled_.store(wanted);
   eventfd_t count = 0;
   if (wanted) {
     eventfd_write(readable_.get(), 1);

@@ -27,6 +27,8 @@ class CompletionChannel final : public CompletionSink {
   // Drops the events of a CQ that is being destroyed.
   void forget(std::uint32_t cq);
   void close();
+  // Whether the descriptor is readable.
+  bool has_event() const { return signaled_.load(); }
   bool closed() const { return closed_.load(); }
 
  private:
@@ -34,7 +36,7 @@ class CompletionChannel final : public CompletionSink {
 
   std::mutex mutex_;
   std::deque<std::uint32_t> events_;
-  bool signaled_ = false;  // The descriptor is readable.
+  std::atomic<bool> signaled_{false};  // The descriptor is readable.
   std::atomic<bool> closed_{false};
   FileDescriptor readable_;
 };

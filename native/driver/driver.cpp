@@ -58,6 +58,9 @@ DriverError Driver::open_descriptors() {
   if (const int error = timer_.open(); error != 0) {
     return system_error("cannot make a timer", error);
   }
+  if (const int error = duty_.open(); error != 0) {
+    return system_error("cannot make a timer", error);
+  }
   kick_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   return kick_.is_open() ? DriverError{} : system_error("cannot make an event descriptor", errno);
 }
@@ -114,13 +117,14 @@ void Driver::close() {
   if (closed_.exchange(true)) return;
   stopping_.store(true);
   if (thread_) {
-    kick();
+    end_waits();
+    while (duty_.is_waited_on()) std::this_thread::yield();
     thread_->join();
     thread_.reset();
   }
   // Never left again: whoever still calls finds the engine busy and goes away.
   while (!try_enter()) std::this_thread::yield();
-  if (descriptors_lost_) {
+  if (descriptors_lost_.load()) {
     kick_.release();
     timer_.lose();
   }
@@ -158,6 +162,7 @@ void Driver::abandon() {
   kick_.reset();
   address_monitor_.close();
   timer_.abandon();
+  duty_.abandon();
   async_bell_.abandon();
   static_cast<void>(completion_sinks_.release());
 }

@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "driver/clock.hpp"
+#include "driver/completion_channel.hpp"
 #include "driver/completion_sink.hpp"
 #include "driver/deadline_timer.hpp"
 #include "driver/engine.hpp"
@@ -19,6 +21,7 @@
 #include "driver/fork_generation.hpp"
 #include "driver/guarded_adapter.hpp"
 #include "driver/quiet_wire.hpp"
+#include "driver/watch_duty.hpp"
 #include "driver/yield_habit.hpp"
 #include "link/address_monitor.hpp"
 #include "link/fault_link.hpp"
@@ -122,6 +125,12 @@ class Driver {
   // A caller that polled goes to sleep: the thread takes over at once.
   void caller_sleeps();
 
+  // Waits until the channel has an event, and does the thread's work meanwhile.
+  enum class Waited { EVENT, TIMEOUT, INTERRUPTED, CLOSED };
+  Waited wait_for(CompletionChannel& channel, std::uint64_t deadline_ns);
+  // Nobody waits any longer. For who is about to close the driver.
+  void end_waits();
+
   // Membership of the link; Adapter::attach_mcast() is called besides.
   DriverError join_group(const Gid& group);
   DriverError leave_group(const Gid& group);
@@ -163,13 +172,25 @@ class Driver {
   template <class Function>
   auto with_engine(Function&& function) -> decltype(function());
 
+  // A caller that has the watch: what wakes it besides, and ends its watch.
+  struct Waiter {
+    CompletionChannel& channel;
+    std::uint64_t deadline_ns;
+    bool interrupted = false;
+    bool more = false;
+  };
   void run();
+  void watch(Waiter* waiter);
+  std::optional<Waited> why_not_wait(const Waiter& waiter) const;
+  void take_watch();
+  void leave_watch(WatchDuty::Caller& caller, bool more);
+  void wait_while_others_watch(Waiter& waiter, int handed_fd);
   void note_fruitful_poll();
   bool waits_for_neighbours();
   bool caller_is_polling();
   void glance();
-  void step_aside(std::uint64_t wait_ns);
-  void sleep_until_ready();
+  void step_aside(std::uint64_t wait_ns, Waiter* waiter);
+  void sleep_until_ready(Waiter* waiter);
   bool neighbours_are_quiet();
   bool neighbours_were_here();
   bool wire_was_busy();
@@ -196,6 +217,7 @@ class Driver {
   std::unique_ptr<UdpLink> opened_wire_;
   std::unique_ptr<Engine> engine_;
   DeadlineTimer timer_;
+  WatchDuty duty_;
 
   std::atomic<bool> closed_{false};
   std::atomic<bool> stopping_{false};
@@ -213,13 +235,16 @@ class Driver {
   int arrival_fd_ = -1;
   int ready_fd_ = -1;
   std::atomic<bool> wire_lost_{false};
-  bool descriptors_lost_ = false;  // The thread's own as well. Its alone, until it has ended.
+  std::atomic<bool> descriptors_lost_{false};     // The driver's own as well.
   std::unique_ptr<Neighbourhood> neighbourhood_;  // Null: everything takes the network.
   QuietWire quiet_wire_;
   std::atomic<bool> local_news_{false};
   std::atomic<bool> neighbours_borrow_{false};  // Payloads that were left in place are under way.
   std::uint64_t local_news_ns_ = 0;             // The thread last heard of a neighbour then.
-  // The thread's alone.
+  // Of whoever has the watch.
+  std::uint64_t aside_ns_ = 0;
+  bool lingering_ = false;
+  unsigned rounds_ = 0;
   std::uint32_t fruitful_polls_seen_ = 0;
   int short_sleeps_ = 0;            // Of those that the network ended, in a row.
   std::uint64_t wire_news_ns_ = 0;  // It last heard from the network then.

@@ -201,6 +201,7 @@ bool Driver::caller_is_polling() {
 }
 
 void Driver::caller_sleeps() {
+  if (duty_.is_away()) return;  // It does the work itself while it waits.
   last_poll_ns_.store(0, std::memory_order_relaxed);
   fruitful_polls_.store(0, std::memory_order_relaxed);
   if (thread_state_.load() == ThreadState::ASIDE) kick();

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "driver/driver.hpp"
+#include "driver/time_left.hpp"
 
 namespace softhca {
 namespace {
@@ -17,6 +18,8 @@ constexpr std::uint64_t kMinAsideNs = 100'000;
 constexpr std::uint64_t kMaxAsideNs = 1'000'000;
 // The thread has nothing else to do, but looks whether it shall stop.
 constexpr int kThreadRounds = 64;
+// A caller that waits wants to know soon that it need not.
+constexpr int kWaiterRounds = 8;
 // How long the thread stays awake for neighbours that it has heard of, and for a busy network.
 constexpr std::uint64_t kLingerNs = 30'000;
 // So long it keeps the processor meanwhile.
@@ -32,53 +35,61 @@ constexpr unsigned kRoundsPerGlance = 64;
 // A thread whose descriptors were closed under it cannot be woken any more.
 constexpr long kLookAgainNs = 10'000'000;
 
-// What is left until then; null if it is never.
-const timespec* time_until(std::uint64_t deadline_ns, timespec& left) {
-  if (deadline_ns == kNever) return nullptr;
-  const std::uint64_t now_ns = monotonic_ns();
-  const std::uint64_t left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
-  left.tv_sec = static_cast<time_t>(left_ns / 1'000'000'000u);
-  left.tv_nsec = static_cast<long>(left_ns % 1'000'000'000u);
-  return &left;
-}
-
 }  // namespace
 
 void Driver::run() {
   heed_address();  // It may have changed before changes were told.
-  std::uint64_t aside_ns = kMinAsideNs;
-  bool lingering = false;
-  for (unsigned rounds = 1; !stopping_.load(); ++rounds) {
-    if (rounds % kRoundsPerGlance == 0) glance();
-    if (caller_is_polling()) {
-      const std::uint64_t last_ns = last_poll_ns_.load();
-      step_aside(aside_ns);
-      aside_ns = std::min(aside_ns * 2, kMaxAsideNs);
-      // A caller who finds something at each poll looks at nothing else, and releases nothing.
-      if (last_poll_ns_.load() == last_ns) progress(kTransmit | kReceive, kThreadRounds, false);
-      continue;
+  while (!stopping_.load()) {
+    duty_.heed();
+    if (duty_.is_threads()) {
+      watch(nullptr);
+    } else if (duty_.rest()) {
+      thread_state_.store(ThreadState::RUNNING);
+      work_left_.store(true);
     }
-    aside_ns = kMinAsideNs;
-    const bool was_left = work_left_.exchange(false);
-    if (holds_acks_.load()) impatient_until_ns_.store(monotonic_ns() + kImpatientNs);
-    // While neighbours keep it awake it looks at the network as seldom as callers do.
-    const bool skips = lingering && may_skip_wire();
-    const unsigned work = skips                   ? kTransmit
-                          : lingers_ && !was_left ? kReceive
-                                                  : kTransmit | kReceive;
-    lingering = false;
-    switch (progress(work, kThreadRounds, false)) {
-      case Outcome::MORE:
-        break;
-      case Outcome::BUSY:
-        step_aside(kMinAsideNs);
-        break;
-      case Outcome::IDLE:
-        lingering = neighbours_were_here();
-        if (lingering || wire_was_busy()) break;
-        sleep_until_ready();
-        break;
-    }
+  }
+}
+
+void Driver::watch(Waiter* waiter) {
+  if (++rounds_ % kRoundsPerGlance == 0) glance();
+  if (caller_is_polling()) {
+    const std::uint64_t last_ns = last_poll_ns_.load();
+    aside_ns_ = std::clamp(aside_ns_, kMinAsideNs, kMaxAsideNs);
+    step_aside(aside_ns_, waiter);
+    aside_ns_ *= 2;
+    // A caller who finds something at each poll looks at nothing else, and releases nothing.
+    if (last_poll_ns_.load() == last_ns) progress(kTransmit | kReceive, kThreadRounds, false);
+    return;
+  }
+  aside_ns_ = kMinAsideNs;
+  const bool was_left = work_left_.exchange(false);
+  const bool patient = waiter != nullptr && monotonic_ns() > impatient_until_ns_.load();
+  if (waiter == nullptr && holds_acks_.load()) {
+    impatient_until_ns_.store(monotonic_ns() + kImpatientNs);
+  }
+  // While neighbours keep it awake it looks at the network as seldom as callers do.
+  const bool skips = lingering_ && may_skip_wire();
+  const unsigned work = skips ? kTransmit : lingers_ && !was_left ? kReceive : kTransmit | kReceive;
+  lingering_ = false;
+  const int rounds = waiter == nullptr ? kThreadRounds : kWaiterRounds;
+  Outcome outcome = progress(work, rounds, patient);
+  if (waiter != nullptr) {
+    waiter->more = outcome == Outcome::MORE;
+    if (waiter->channel.has_event()) return;
+    // It has nothing to say, and acknowledgements do not wait while it sleeps.
+    if (holds_acks_.load()) outcome = progress(kTransmit, rounds, false);
+  }
+  switch (outcome) {
+    case Outcome::MORE:
+      break;
+    case Outcome::BUSY:
+      step_aside(kMinAsideNs, waiter);
+      break;
+    case Outcome::IDLE:
+      lingering_ = neighbours_were_here();
+      if (lingering_ || wire_was_busy()) break;
+      sleep_until_ready(waiter);
+      break;
   }
 }
 
@@ -92,20 +103,22 @@ void Driver::glance() {
   if ((looked[1].revents & POLLIN) != 0) neighbourhood_->serve();
 }
 
-void Driver::step_aside(std::uint64_t wait_ns) {
+void Driver::step_aside(std::uint64_t wait_ns, Waiter* waiter) {
   thread_state_.store(ThreadState::ASIDE);
   const timespec timeout{0, static_cast<long>(wait_ns)};
   pollfd waited[] = {{kick_.get(), POLLIN, 0},
                      {address_monitor_.fd(), POLLIN, 0},
-                     {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0}};
-  ppoll(waited, 3, &timeout, nullptr);
+                     {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0},
+                     {waiter != nullptr ? waiter->channel.fd() : -1, POLLIN, 0}};
+  const int ready = ppoll(waited, 4, &timeout, nullptr);
+  if (waiter != nullptr && ready < 0) waiter->interrupted = true;
   thread_state_.store(ThreadState::RUNNING);
   if (waited[0].revents != 0) clear_kick();
   heed_address_if(waited[1].revents);
   if ((waited[2].revents & POLLIN) != 0) neighbourhood_->serve();
 }
 
-void Driver::sleep_until_ready() {
+void Driver::sleep_until_ready(Waiter* waiter) {
   if (descriptors_lost_) {
     const timespec look_again{0, kLookAgainNs};
     ppoll(nullptr, 0, &look_again, nullptr);
@@ -117,13 +130,17 @@ void Driver::sleep_until_ready() {
                      {wire_lost_.load() ? -1 : ready_fd_, POLLIN, 0},
                      {address_monitor_.fd(), POLLIN, 0},
                      {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0},
-                     {wire_lost_.load() ? -1 : arrival_fd_, POLLIN, 0}};
+                     {wire_lost_.load() ? -1 : arrival_fd_, POLLIN, 0},
+                     {waiter != nullptr ? waiter->channel.fd() : -1, POLLIN, 0}};
   // Work that was left before the state could be seen comes without a kick, and a deadline that was
   // set before without the timer.
   if (!work_left_.load() && !stopping_.load() && neighbours_are_quiet()) {
     timespec left{};
     const std::uint64_t asleep_ns = monotonic_ns();
-    ppoll(waited, 6, time_until(armed_ns_.load(), left), nullptr);
+    std::uint64_t until_ns = armed_ns_.load();
+    if (waiter != nullptr) until_ns = std::min(until_ns, waiter->deadline_ns);
+    const int ready = ppoll(waited, 7, time_until(until_ns, left), nullptr);
+    if (waiter != nullptr && ready < 0) waiter->interrupted = true;
     const bool short_one = waited[5].revents != 0 && monotonic_ns() - asleep_ns < kLingerNs;
     short_sleeps_ = short_one ? std::min(short_sleeps_ + 1, kShortSleeps) : 0;
     if (waited[0].revents != 0) clear_kick();
@@ -186,7 +203,8 @@ void Driver::neighbours_see_us_awake() {
 // Somebody in this process has closed descriptors that are ours. Which of them are left cannot be
 // known, since numbers are used again: the device is lost.
 void Driver::lose_descriptors() {
-  descriptors_lost_ = true;
+  descriptors_lost_.store(true);
+  duty_.lose();
   while (!try_enter()) std::this_thread::yield();
   engine_->wire().lose(EBADF);
   address_monitor_.lose();
@@ -233,7 +251,9 @@ void Driver::follow_address(const AddressCondition& condition) {
   if (moved) address_.interface_index = index;
 }
 
-void Driver::kick() { eventfd_write(kick_.get(), 1); }
+void Driver::kick() {
+  if (!descriptors_lost_.load()) eventfd_write(kick_.get(), 1);
+}
 
 void Driver::clear_kick() {
   eventfd_t count = 0;

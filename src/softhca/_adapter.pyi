@@ -1487,6 +1487,9 @@ class Hca:
     def create_channel(self) -> tuple[CompletionChannel, int]:
         """A channel, and the number that attach_cq() takes."""
 
+    def wait_for(self, channel: CompletionChannel, seconds: float) -> bool:
+        """Waits for an event of the channel; False if that takes another way."""
+
     def create_work(self, max_threads: int) -> tuple[CompletionWork, int]: ...
 
     def remove_sink(self, number: int) -> None: ...

@@ -6,8 +6,10 @@ import asyncio
 import errno
 import os
 import select
+import signal
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -43,6 +45,49 @@ def test_a_wait_can_end_in_time(real: Pair) -> None:
             channel.get_event(timeout)
     with pytest.raises(VerbsError, match="timeout"):
         channel.get_event(float("nan"))
+
+
+class AlarmError(Exception):
+    """Raised by a handler."""
+
+
+def test_a_signal_ends_a_wait(real: Pair) -> None:
+    channel = real.a.keep(real.a.device.create_comp_channel())
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise AlarmError
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        for _ in range(5):
+            with pytest.raises(AlarmError):
+                signal.setitimer(signal.ITIMER_REAL, 0.005)
+                channel.get_event()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_whose_handler_returns_ends_no_wait(real: Pair) -> None:
+    channel = real.a.keep(real.a.device.create_comp_channel())
+    receiver = Receiver(real, channel)
+    receiver.cq.req_notify()
+    handled = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        handled.append(number)
+        if len(handled) < 3:
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
+        else:
+            receiver.receive()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.005)
+        assert channel.get_event() is receiver.cq
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    receiver.cq.ack_events()
+    assert len(handled) == 3
 
 
 def test_nobody_waits_for_a_simulation(receiver: Receiver, channel: hca.CompChannel) -> None:

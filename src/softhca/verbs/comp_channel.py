@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 from typing import TYPE_CHECKING
 
 from softhca._adapter import CompletionChannel
@@ -99,8 +100,10 @@ class CompChannel(VerbsObject):
         world = self.device._world
         if world is not None:
             return world.wait(self._take, timeout, f"a completion event of {self.device.name}")
-        fd = -1 if self._hca.is_simulated else self._channel.fd
-        return wait_for_event(fd, self._take, timeout)
+        if self._hca.is_simulated:
+            return wait_for_event(-1, self._take, timeout)
+        wait = functools.partial(self._hca.wait_for, self._channel)
+        return wait_for_event(self._channel.fd, self._take, timeout, wait)
 
     async def wait_event(self) -> CQ:
         """The same in a task of asyncio or trio; no event is lost when it is cancelled.

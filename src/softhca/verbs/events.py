@@ -181,8 +181,19 @@ def demand_descriptor(fd: int) -> int:
     return fd
 
 
-def wait_for_event(fd: int, take: Callable[[], E | None], timeout: float | None) -> E:
+def wait_for_event(
+    fd: int,
+    take: Callable[[], E | None],
+    timeout: float | None,
+    wait: Callable[[float], bool] | None = None,
+) -> E:
     """Takes an event, waiting on its descriptor while there is none.
+
+    Args:
+        fd: The descriptor.
+        take: Takes an event, if there is one.
+        timeout: Seconds; None waits for ever.
+        wait: Waits for so many seconds at most, better than on the descriptor. False: it cannot.
 
     Raises:
         TimeoutError: If none came within `timeout` seconds.
@@ -198,4 +209,5 @@ def wait_for_event(fd: int, take: Callable[[], E | None], timeout: float | None)
         left_ms = (deadline - time.monotonic()) * 1000
         if left_ms <= 0:
             raise TimeoutError(f"no event within {timeout} s")
-        poller.poll(min(left_ms, _LONGEST_MS))
+        if wait is None or not wait(left_ms / 1000):
+            poller.poll(min(left_ms, _LONGEST_MS))
