@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "driver/driver.hpp"
+#include "driver/lost_descriptors.hpp"
 #include "driver/time_left.hpp"
 
 namespace softhca {
@@ -32,8 +33,6 @@ constexpr int kShortSleeps = 3;
 constexpr std::uint64_t kImpatientNs = 10'000'000;
 // Of rounds without a rest, one in so many looks at what else may have happened.
 constexpr unsigned kRoundsPerGlance = 64;
-// A thread whose descriptors were closed under it cannot be woken any more.
-constexpr long kLookAgainNs = 10'000'000;
 
 }  // namespace
 
@@ -119,9 +118,8 @@ void Driver::step_aside(std::uint64_t wait_ns, Waiter* waiter) {
 }
 
 void Driver::sleep_until_ready(Waiter* waiter) {
-  if (descriptors_lost_) {
-    const timespec look_again{0, kLookAgainNs};
-    ppoll(nullptr, 0, &look_again, nullptr);
+  if (descriptors_lost_.load()) {
+    look_again_later();
     return;
   }
   thread_state_.store(ThreadState::ASLEEP);
@@ -137,7 +135,7 @@ void Driver::sleep_until_ready(Waiter* waiter) {
   if (!work_left_.load() && !stopping_.load() && neighbours_are_quiet()) {
     timespec left{};
     const std::uint64_t asleep_ns = monotonic_ns();
-    std::uint64_t until_ns = armed_ns_.load();
+    std::uint64_t until_ns = std::min(armed_ns_.load(), asleep_ns + kLongestSleepNs);
     if (waiter != nullptr) until_ns = std::min(until_ns, waiter->deadline_ns);
     const int ready = ppoll(waited, 7, time_until(until_ns, left), nullptr);
     if (waiter != nullptr && ready < 0) waiter->interrupted = true;
@@ -151,7 +149,7 @@ void Driver::sleep_until_ready(Waiter* waiter) {
   neighbours_see_us_awake();
   heed_address_if(waited[3].revents);
   const int all = waited[0].revents | waited[1].revents | waited[2].revents | waited[4].revents |
-                  waited[5].revents;
+                  waited[5].revents | waited[6].revents;
   if ((all & POLLNVAL) != 0) {
     lose_descriptors();
   }

@@ -1,7 +1,10 @@
 // Callers who wait for an event: they do the thread's work meanwhile.
 #include <poll.h>
 
+#include <algorithm>
+
 #include "driver/driver.hpp"
+#include "driver/lost_descriptors.hpp"
 #include "driver/time_left.hpp"
 
 namespace softhca {
@@ -59,8 +62,11 @@ void Driver::wait_while_others_watch(Waiter& waiter, int handed_fd) {
   pollfd waited[] = {
       {waiter.channel.fd(), POLLIN, 0}, {duty_.closed_fd(), POLLIN, 0}, {handed_fd, POLLIN, 0}};
   timespec left{};
-  const int ready = ppoll(waited, 3, time_until(waiter.deadline_ns, left), nullptr);
+  const std::uint64_t until_ns = std::min(waiter.deadline_ns, monotonic_ns() + kLongestSleepNs);
+  const int ready = ppoll(waited, 3, time_until(until_ns, left), nullptr);
   waiter.interrupted = ready < 0;
+  const int all = waited[0].revents | waited[1].revents | waited[2].revents;
+  if (ready > 0 && (all & POLLNVAL) != 0) look_again_later();
 }
 
 void Driver::end_waits() {

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "driver/clock.hpp"
+#include "driver/lost_descriptors.hpp"
 
 namespace softhca {
 namespace {
@@ -19,8 +20,8 @@ constexpr std::uint64_t kMinPatienceNs = 100'000;
 constexpr std::uint64_t kMaxPatienceNs = 1'000'000;
 // Where a caller left more to do than it waits for, the thread keeps the watch for so long.
 constexpr std::uint64_t kKeptNs = 10'000'000;
-// A thread whose descriptors were closed under it cannot be woken any more.
-constexpr long kLookAgainNs = 10'000'000;
+// In milliseconds.
+constexpr int kLongestSleepMs = kLongestSleepNs / 1'000'000;
 
 }  // namespace
 
@@ -128,9 +129,9 @@ int WatchDuty::timer_fd() {
 
 bool WatchDuty::rest() {
   pollfd waited{timer_fd(), POLLIN, 0};
-  if (waited.fd < 0 || (::poll(&waited, 1, -1) > 0 && (waited.revents & POLLIN) == 0)) {
-    const timespec look_again{0, kLookAgainNs};
-    ppoll(nullptr, 0, &look_again, nullptr);
+  if (waited.fd < 0 ||
+      (::poll(&waited, 1, kLongestSleepMs) > 0 && (waited.revents & POLLIN) == 0)) {
+    look_again_later();
   }
   const std::lock_guard lock(mutex_);
   std::uint64_t times = 0;
