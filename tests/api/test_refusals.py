@@ -316,6 +316,28 @@ def test_posting_in_a_state_that_does_not_send(host: Host, state: QPState) -> No
     assert qp.state is state
 
 
+@pytest.mark.parametrize(
+    ("argument", "most"),
+    [("timeout", 31), ("retry_cnt", 7), ("rnr_retry", 7), ("min_rnr_timer", 31)],
+)
+def test_codes_name_their_range_however_far_they_are_off(
+    host: Host, argument: str, most: int
+) -> None:
+    for value in (most + 1, 255, 256, -1):
+        qp = host.qp()
+        error = refused(functools.partial(qp.connect, qp.info(), **{argument: value}), argument)
+        assert error.rule == f"must be 0 to {most}"
+        assert qp.state is QPState.RESET
+
+
+@pytest.mark.parametrize("size", [256, 512, 1024, 2048, 4096])
+def test_a_path_mtu_in_bytes_is_told_its_code(host: Host, size: int) -> None:
+    qp = host.qp()
+    error = refused(lambda: qp.connect(qp.info(), path_mtu=size), "path_mtu")
+    assert f"Mtu.MTU_{size}, " in str(error)
+    assert qp.state is QPState.RESET
+
+
 def test_a_list_stops_at_the_first_bad_one_and_keeps_what_came_before(host: Host) -> None:
     near, far = host.qp(max_send_sge=1, max_send_wr=8), host.qp()
     near.connect(far.info())

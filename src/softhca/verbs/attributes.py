@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field
 
 from softhca import _adapter
@@ -17,6 +18,7 @@ from softhca.verbs.enums import (
     QPState,
     QPType,
 )
+from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GID, GIDLike, refused_as
 
 
@@ -152,7 +154,8 @@ class QPCap:
         )
 
 
-# Bit of the mask and width of each attribute of a queue pair that is a plain number.
+# Bit of the mask and width of each attribute of a queue pair that is a plain number; the adapter
+# has the narrower rules, which depend on states and ports.
 _QP_NUMBERS: dict[str, tuple[QPAttrMask, int]] = {
     "qp_access_flags": (QPAttrMask.ACCESS_FLAGS, 32),
     "pkey_index": (QPAttrMask.PKEY_INDEX, 16),
@@ -169,6 +172,8 @@ _QP_NUMBERS: dict[str, tuple[QPAttrMask, int]] = {
     "max_dest_rd_atomic": (QPAttrMask.MAX_DEST_RD_ATOMIC, 8),
     "dest_qp_num": (QPAttrMask.DEST_QPN, 24),
 }
+# What a code can be at most, whatever the width of its field.
+_CODES = {"timeout": 31, "retry_cnt": 7, "rnr_retry": 7, "min_rnr_timer": 31}
 _QP_STATES = {"qp_state": QPAttrMask.STATE, "cur_qp_state": QPAttrMask.CUR_STATE}
 _QP_OTHERS = {
     "ah_attr": QPAttrMask.AV,
@@ -178,6 +183,14 @@ _QP_OTHERS = {
     "path_mig_state": QPAttrMask.PATH_MIG_STATE,
     "en_sqd_async_notify": QPAttrMask.EN_SQD_ASYNC_NOTIFY,
 }
+
+
+def _demand_code(path_mtu: int) -> None:
+    """Tells who gives a path MTU in bytes that its code is wanted."""
+    for mtu in Mtu:
+        if path_mtu == 128 << mtu:
+            rule = f"must be a code, not bytes: Mtu.{mtu.name}, which is {mtu.value}"
+            raise VerbsError(errno.EINVAL, "path_mtu", path_mtu, rule)
 
 
 @dataclass
@@ -219,7 +232,10 @@ class QPAttr:
         native = _adapter.QpAttr()
         for name, (bit, bits) in _QP_NUMBERS.items():
             if mask & bit:
-                setattr(native, name, unsigned(name, getattr(self, name), bits))
+                value = getattr(self, name)
+                if name == "path_mtu":
+                    _demand_code(value)
+                setattr(native, name, unsigned(name, value, bits, most=_CODES.get(name)))
         for name, bit in _QP_STATES.items():
             if mask & bit:
                 setattr(native, name, QPState(unsigned(name, getattr(self, name), 8, most=6)))
@@ -233,7 +249,7 @@ class QPAttr:
             native.alt_ah_attr = instance("alt_ah_attr", self.alt_ah_attr, AHAttr).to_native()
             native.alt_port_num = native.alt_ah_attr.port
             native.alt_pkey_index = unsigned("alt_pkey_index", self.alt_pkey_index, 16)
-            native.alt_timeout = unsigned("alt_timeout", self.alt_timeout, 8)
+            native.alt_timeout = unsigned("alt_timeout", self.alt_timeout, 8, most=31)
         native.en_sqd_async_notify = bool(self.en_sqd_async_notify)
         return native
 
