@@ -112,6 +112,14 @@ def everything(lender: Lender, access: int = Access.LOCAL_WRITE | Access.REMOTE_
     return lender.pair.b.keep(pd.reg_mr(addr=0, length=WHOLE, access=access | Access.ON_DEMAND))
 
 
+def test_the_whole_space_is_true(lender):
+    region = everything(lender)
+    assert region
+    assert region.remote()
+    with pytest.raises(OverflowError):
+        len(region)
+
+
 def test_an_implicit_region_reaches_what_is_there(lender):
     mr = everything(lender)
     memory = bytearray(64)

@@ -210,6 +210,9 @@ class MR(VerbsObject):
     def __len__(self) -> int:
         return self.length
 
+    def __bool__(self) -> bool:
+        return self.length > 0  # The whole address space is longer than len() can say.
+
     def remote(self) -> RemoteMemory:
         """The region as peers name it: send it to them.
 

@@ -71,6 +71,9 @@ class RemoteMemory:
     def __len__(self) -> int:
         return self.length
 
+    def __bool__(self) -> bool:
+        return self.length > 0  # The whole address space is longer than len() can say.
+
     def to_bytes(self) -> bytes:
         """Packs into 20 bytes, big-endian: address (8), length (8), rkey (4)."""
         return _LAYOUT.pack(self.addr, self.length, self.rkey)
