@@ -104,6 +104,18 @@ void kill_all() {
   }
 }
 
+void close_from(int first) {
+  if (::syscall(SYS_close_range, first, ~0U, 0) == 0) return;
+  // Sandboxes that are older than the call (Linux 5.9) refuse it.
+  const int directory = ::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return;
+  for_each_entry(directory, [first](int own, const char* name) {
+    const int number = static_cast<int>(std::strtol(name, nullptr, 10));
+    if (number >= first && number != own) ::close(number);
+  });
+  ::close(directory);
+}
+
 }  // namespace
 
 void prepare_guardian() {
@@ -117,7 +129,7 @@ void prepare_guardian() {
 void guard(pid_t program, int socket, const char* directory) {
   // Descriptors of the supervisor would be kept open here after its end.
   ::dup2(socket, kSocket);
-  ::syscall(SYS_close_range, kSocket + 1, ~0U, 0);
+  close_from(kSocket + 1);
   sigset_t children;
   ::sigemptyset(&children);
   ::sigaddset(&children, SIGCHLD);
