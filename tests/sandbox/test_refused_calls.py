@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from .sandboxed import SOFTHCA, run, words_without
 
 
@@ -10,3 +12,21 @@ def test_a_program_ends_where_close_range_is_refused() -> None:
     # never hear of its end.
     done = run(*words_without("close_range=EPERM"), *SOFTHCA, "run", "--", "sh", "-c", "exit 3")
     assert done.returncode == 3, done.stderr
+
+
+def test_a_device_is_duplicated_where_pidfd_getfd_is_refused() -> None:
+    # So does Docker, without CAP_SYS_PTRACE.
+    program = """
+import fcntl, os
+path = "/dev/infiniband/uverbs0"
+device = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+for number in (os.dup(device), fcntl.fcntl(device, fcntl.F_DUPFD_CLOEXEC, device + 40)):
+    assert os.fstat(number).st_rdev == os.stat(path).st_rdev
+    assert number > device
+os.close(device)
+print("well")
+"""
+    command = (*SOFTHCA, "run", "--", sys.executable, "-c", program)
+    for error in ("EPERM", "ENOSYS"):
+        done = run(*words_without(f"pidfd_getfd={error}"), *command)
+        assert done.stdout == "well\n", done.stderr

@@ -259,7 +259,7 @@ class Supervisor:
             if context is None:
                 raise refused(errno.ENODEV)
             if asked.call == "dup":
-                self._duplicate(attended, asked)
+                self._duplicate(attended, asked, context)
                 return
             # A command finds done what the program has posted before it.
             self._ring_written(context)
@@ -325,10 +325,17 @@ class Supervisor:
             # If nobody has it by now, this is the last close, and the context goes.
             os.close(descriptor)
 
-    def _duplicate(self, attended: Attended, asked: Asked) -> None:
+    def _duplicate(self, attended: Attended, asked: Asked, context: Context) -> None:
         """dup(2) and F_DUPFD, whose result shall be in our range too."""
         numbers = free_numbers(asked.task, attended.numbers, asked.least_number)
-        source = asked.take_descriptor()
+        try:
+            source = asked.take_descriptor()
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.ENOSYS):
+                raise
+            # Docker's profile of seccomp refuses pidfd_getfd(2). Another description of the file
+            # does as well: a device has nothing that its descriptions would share.
+            source = context.file.open_again()
         try:
             answer_with(attended.listener, asked, source, numbers, asked.closes_on_exec)
         finally:
