@@ -46,6 +46,26 @@ def test_a_buffer_to_write_to(simulated: Pair, size: int) -> None:
         assert mr.obj is mr.buffer
 
 
+def test_huge_pages_that_a_container_may_not_have_are_not_taken(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A cgroup's limit on huge pages is asked when a page is touched, by which time its program is
+    # killed by SIGBUS. Here ordinary memory stands for huge pages, and the limit for the cgroup's.
+    make = os.memfd_create
+    asked = []
+
+    def refuse(fd: int, offset: int, length: int) -> None:
+        asked.append((offset, length))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "memfd_create", lambda name, flags: make(name, flags & os.MFD_CLOEXEC))
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with host.pd.alloc_mr_buffer(5 << 20) as mr:
+        assert asked == [(0, 6 << 20)]
+        assert mr.page_bytes == mmap.PAGESIZE
+        mr.buffer[-1:] = b"x"
+
+
 def test_a_peer_process_maps_it(host: Host) -> None:
     with host.pd.alloc_mr_buffer(10_000) as mr:
         mr.buffer[:5] = b"hello"

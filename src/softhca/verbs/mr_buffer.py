@@ -85,6 +85,10 @@ def _map_file(length: int, page_bytes: int, flags: int) -> tuple[int, mmap.mmap,
         fd = os.memfd_create("softhca-buffer", os.MFD_CLOEXEC | flags)
         whole = -(-length // page_bytes) * page_bytes
         os.ftruncate(fd, whole)
+        if flags & os.MFD_HUGETLB:
+            # A container may have a limit of its own on huge pages, often 0, of which mmap(2) does
+            # not know: the first byte that is written would be a SIGBUS.
+            os.posix_fallocate(fd, 0, whole)
         return fd, mmap.mmap(fd, whole), page_bytes
     except (OSError, OverflowError, ValueError) as error:
         if fd >= 0:
