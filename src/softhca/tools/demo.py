@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import tempfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import softhca
@@ -17,6 +19,7 @@ from softhca.tools.endpoint import Endpoint, Service
 from softhca.tools.peer_process import peer_process
 from softhca.tools.side_channel import SideChannel
 from softhca.tools.trial import OPERATIONS, Trial, run_trial
+from softhca.uabi.places import directory_for_files
 
 DESCRIPTION = """Starts a second process; each opens an adapter on a loopback address of its own.
 SEND, RDMA WRITE, RDMA READ, CMP_SWAP and FETCH_ADD then go both ways over UDP, and every byte that
@@ -150,6 +153,8 @@ class _Demo:
                     raise CommandError(
                         f"{row.operation} {row.direction}: {error}", FAILED
                     ) from None
+            if failure := endpoint.device.link_counters["capture_failure"]:
+                raise CommandError(failure, FAILED)
             self._channel.send(phase_ends=True)
 
     def _run(self, endpoint: Endpoint, row: Row, sizes: tuple[int, ...], paced: bool) -> list[int]:
@@ -183,7 +188,10 @@ def perform(capture: str) -> Report:
         with peer_process(peer) as channel:
             _Demo(channel, report).run()
         summary = census.verify(capture)
-    except (CommandError, CaptureError, OSError) as error:
+    except CaptureError as error:
+        report.errors.append(f"the capture {capture} is not right: {error}")
+        return report
+    except (CommandError, OSError) as error:
         report.errors.append(str(error))
         return report
     report.capture_summary = summary.as_json()
@@ -197,14 +205,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capture",
         metavar="FILE",
-        default=DEFAULT_CAPTURE,
-        help="where the packets go, as pcapng (default: %(default)s)",
+        help=f"where the packets go, as pcapng (default: {DEFAULT_CAPTURE}; in a new directory of "
+        "temporary files, where none can be written here)",
     )
+
+
+def _default_capture() -> str:
+    """In the working directory; elsewhere where that is somebody else's, or read-only."""
+    here = Path(DEFAULT_CAPTURE)
+    if os.access(here if here.exists() else Path(), os.W_OK):
+        return DEFAULT_CAPTURE
+    place = tempfile.mkdtemp(prefix="softhca-demo-", dir=directory_for_files())
+    return str(Path(place, DEFAULT_CAPTURE))
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the demo and prints what happened."""
-    report = perform(args.capture)
+    report = perform(_default_capture() if args.capture is None else args.capture)
     if args.json:
         print_json(
             {

@@ -13,11 +13,12 @@ import json
 import os
 import socket
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from softhca.uabi.places import directory_for_files
 
 _LONGEST = 65536
 _LONGEST_PATH = 107  # Of a socket: sun_path has an octet more, for the zero.
@@ -26,7 +27,7 @@ _LONGEST_PATH = 107  # Of a socket: sun_path has an octet more, for the zero.
 def _directory() -> Path:
     """Where this user's sockets are, and nobody else writes."""
     own = os.environ.get("XDG_RUNTIME_DIR")
-    place = Path(own, "softhca") if own else Path(tempfile.gettempdir(), f"softhca-{os.getuid()}")
+    place = Path(own, "softhca") if own else directory_for_files() / f"softhca-{os.getuid()}"
     place.mkdir(mode=0o700, exist_ok=True)
     status = place.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:

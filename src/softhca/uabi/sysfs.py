@@ -15,6 +15,7 @@ import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from softhca.uabi.places import directory_for_files
 from softhca.uabi.shared_device import SharedDevice
 from softhca.verbs.enums import PortState
 
@@ -93,10 +94,10 @@ def _remove_stale(places: Path) -> None:
                 os.close(lock)
 
 
-def _make_locked() -> tuple[Path, int]:
+def _make_locked(place: Path) -> tuple[Path, int]:
     """Makes a tree's directory, and locks it."""
     while True:
-        top = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        top = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         lock = _lock(top)
         if lock is not None:
             return top, lock
@@ -111,8 +112,9 @@ class SysfsTree:
     """
 
     def __init__(self) -> None:
-        _remove_stale(Path(tempfile.gettempdir()))
-        self.top, self._lock = _make_locked()
+        place = directory_for_files()
+        _remove_stale(place)
+        self.top, self._lock = _make_locked(place)
         for directory in SHOWN.values():
             self._make_directory(self.top / directory)
         self._put("infiniband_verbs/abi_version", str(ABI_VERSION))
