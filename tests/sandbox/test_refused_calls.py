@@ -30,3 +30,17 @@ print("well")
     for error in ("EPERM", "ENOSYS"):
         done = run(*words_without(f"pidfd_getfd={error}"), *command)
         assert done.stdout == "well\n", done.stderr
+
+
+def test_a_supervisor_that_cannot_reach_programs_does_not_begin() -> None:
+    # Commands that register memory would be refused, and nobody would say why.
+    done = run(*words_without("pidfd_open=ENOSYS"), *SOFTHCA, "run", "--", "true")
+    assert done.returncode == 1
+    assert "forbids what reaches the memory of programs: pidfd_open(2)" in done.stderr, done.stderr
+
+
+def test_programs_that_cannot_be_read_are_explained() -> None:
+    command = (*SOFTHCA, "run", "--", "ls", "/sys/class/infiniband")
+    done = run(*words_without("process_vm_readv=EPERM"), *command)
+    for word in ("may not be reached", "--cap-add SYS_PTRACE", "process_vm_readv(2)"):
+        assert word in done.stderr, done.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 
+from softhca._adapter import ProcessMemory
+
 
 def demand_own() -> None:
     """Refuses to begin where /proc shows other processes than ours by their numbers.
@@ -25,3 +27,22 @@ def demand_own() -> None:
             "/proc shows the processes of another PID namespace; it has to be mounted anew in this "
             "one, as by `unshare --pid --fork --mount-proc`",
         )
+
+
+def demand_memory() -> None:
+    """Refuses to begin where a sandbox forbids what reaches the memory of programs.
+
+    Raises:
+        OSError: EOPNOTSUPP, with the reason.
+    """
+    try:
+        ProcessMemory.open(os.getpid(), os.getpid())
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOSYS):
+            return  # What holds for this process alone, as one with capabilities of its file.
+        raise OSError(
+            errno.EOPNOTSUPP,
+            "a sandbox (seccomp) forbids what reaches the memory of programs: pidfd_open(2) "
+            f"or pidfd_send_signal(2) ({os.strerror(error.errno)}); "
+            "`docker run --security-opt seccomp=unconfined` lifts that",
+        ) from None

@@ -83,10 +83,12 @@ class Supervisor:
 
         Raises:
             PermissionError: EPERM, where Yama lets nobody do what this does.
-            OSError: EOPNOTSUPP, where /proc is none or another PID namespace's.
+            OSError: EOPNOTSUPP, where /proc is none or another PID namespace's, or a sandbox
+                forbids what reaches the memory of programs.
         """
         proc.demand_own()
         yama.demand_reach()
+        proc.demand_memory()
         self._on_trouble = on_trouble
         self._on_refusal = on_refusal
         self._write_only = write_only
