@@ -126,12 +126,21 @@ def test_the_whole_address_space_cannot_tell(host: Host, channel: InvalidationCh
 
 
 FORBIDDEN = """
-import ctypes, errno, struct
+import ctypes, errno, struct, sys
 import softhca
 from softhca.testing import open_simulated
 
-# A filter that answers userfaultfd(2), number 323, with EPERM, as sandboxes do.
-code = [(0x20, 0, 0, 0), (0x15, 0, 1, 323), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]
+# A filter that answers userfaultfd(2), number 323, with EPERM, as sandboxes do; and, told to, what
+# stands for it too: an ioctl(2), number 16, of /dev/userfaultfd.
+code = [
+    (0x20, 0, 0, 0),
+    (0x15, 3, 0, 323),
+    (0x15, 0, 3, 16 if sys.argv[1] == "neither" else 323),
+    (0x20, 0, 0, 24),
+    (0x15, 0, 1, 0xAA00),
+    (0x06, 0, 0, 0x00050001),
+    (0x06, 0, 0, 0x7fff0000),
+]
 program = b"".join(struct.pack("HBBI", *line) for line in code)
 buffer = ctypes.create_string_buffer(program, len(program))
 header = struct.pack("H6xP", len(code), ctypes.addressof(buffer))
@@ -141,16 +150,29 @@ assert libc.prctl(22, 2, header, 0, 0) == 0
 with open_simulated("10.0.0.1", seed=1) as device:
     try:
         device.create_invalidation_channel()
+        print("there are notices")
     except softhca.VerbsError as error:
         assert error.errno == errno.EOPNOTSUPP
         print(error)
 """
 
 
-def test_where_userfaultfd_is_forbidden_the_refusal_says_so() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FORBIDDEN], capture_output=True, text=True, timeout=60
-    )
+def forbidden(what: str) -> str:
+    words = [sys.executable, "-c", FORBIDDEN, what]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_where_userfaultfd_is_forbidden_the_refusal_says_so() -> None:
+    text = forbidden("neither")
     for word in ("needs userfaultfd(2)", "seccomp", "invalidation: needs"):
-        assert word in done.stdout
+        assert word in text
+    assert "--device /dev/userfaultfd" in text
+
+
+def test_where_the_call_is_forbidden_the_device_stands_for_it() -> None:
+    # As of a container that was given it.
+    if not os.access("/dev/userfaultfd", os.R_OK | os.W_OK):
+        pytest.skip("there is no /dev/userfaultfd that may be opened")
+    assert forbidden("call") == "there are notices\n"

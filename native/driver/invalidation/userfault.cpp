@@ -19,19 +19,36 @@ constexpr std::uint64_t kFeatures = UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVEN
                                     UFFD_FEATURE_EVENT_UNMAP | kFeatureWriteProtectAsync;
 constexpr std::uint64_t kModeWriteProtect = 2;
 
+// What it makes is the same, for whoever may open the file (Linux 6.1).
+constexpr const char* kDevice = "/dev/userfaultfd";
+constexpr unsigned long kNewFromDevice = _IO(0xAA, 0x00);
+
+// Container runtimes refuse the call to whoever is not privileged, but can be told to give the
+// container the device. The errno is the call's.
+int make_descriptor() {
+  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK | kUserModeOnly;
+  const long fd = syscall(SYS_userfaultfd, kFlags);
+  if (fd >= 0 || (errno != EPERM && errno != ENOSYS)) return static_cast<int>(fd);
+  const int error = errno;
+  const FileDescriptor device(::open(kDevice, O_RDWR | O_CLOEXEC));
+  const int made = device.is_open() ? ioctl(device.get(), kNewFromDevice, kFlags) : -1;
+  errno = error;
+  return made;
+}
+
 }  // namespace
 
 Status Userfault::open() {
-  const long fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | kUserModeOnly);
+  const int fd = make_descriptor();
   if (fd < 0) {
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
       return refuse(errno, "invalidation", 0, "no descriptor or memory is left for userfaultfd");
     }
     return refuse(EOPNOTSUPP, "invalidation", 0,
-                  "needs userfaultfd(2), which this kernel has not or a sandbox (seccomp, "
-                  "vm.unprivileged_userfaultfd) forbids");
+                  "needs userfaultfd(2), which this kernel has not or a sandbox (seccomp) forbids; "
+                  "a container is given it by `docker run --device /dev/userfaultfd`");
   }
-  fd_.reset(static_cast<int>(fd));
+  fd_.reset(fd);
   uffdio_api api{};
   api.api = UFFD_API;
   api.features = kFeatures;
