@@ -107,6 +107,14 @@ LinkError resolve_unlisted(const std::string& text, LocalAddress& local) {
   return {};
 }
 
+// As in a network namespace that nobody has set up.
+bool loopback_is_down(const Interfaces& interfaces) {
+  for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
+    if ((entry->ifa_flags & IFF_LOOPBACK) != 0 && (entry->ifa_flags & IFF_UP) == 0) return true;
+  }
+  return false;
+}
+
 std::string list_of_addresses(const Interfaces& interfaces) {
   std::string text;
   for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
@@ -185,8 +193,12 @@ LinkError resolve_local_address(const std::string& text, LocalAddress& local) {
     local = local_address(gid, entry->ifa_name);
     return {};
   }
-  return {EADDRNOTAVAIL,
-          text + " is not an address of this machine; it has " + list_of_addresses(interfaces)};
+  std::string message =
+      text + " is not an address of this machine; it has " + list_of_addresses(interfaces);
+  if (is_loopback(gid) && loopback_is_down(interfaces)) {
+    message += "; the loopback interface is down: `ip link set lo up` brings it up";
+  }
+  return {EADDRNOTAVAIL, message};
 }
 
 AddressCondition condition_of(const LocalAddress& local) {

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 #include "link/port_owner.hpp"
@@ -50,6 +51,13 @@ std::string endpoint_text(const Gid& gid, std::uint16_t port) {
   return (gid.is_ipv4() ? address : "[" + address + "]") + ":" + std::to_string(port);
 }
 
+// 0, where there is no such limit.
+int first_unprivileged_port() {
+  int port = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_unprivileged_port_start") >> port;
+  return port;
+}
+
 LinkError bind_socket(int fd, const Gid& gid, std::uint16_t port, unsigned scope) {
   SocketAddress address = socket_address(gid, port, scope);
   if (bind(fd, address.get(), address.length) == 0) return {};
@@ -66,6 +74,10 @@ LinkError bind_socket(int fd, const Gid& gid, std::uint16_t port, unsigned scope
         "(duplicate address detection); try again, or look whether another has it";
   } else {
     message += std::strerror(error);
+    if (const int first = first_unprivileged_port(); error == EACCES && port < first) {
+      message += "; net.ipv4.ip_unprivileged_port_start is " + std::to_string(first) +
+                 " here, and must not be above the port of RoCEv2";
+    }
   }
   return {error, message};
 }

@@ -1,0 +1,44 @@
+"""Network namespaces as containers and sandboxes have them."""
+
+from __future__ import annotations
+
+import pytest
+
+from .sandboxed import SOFTHCA, run
+
+UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "sh", "-c")
+UP = 'ip link set lo up && exec "$@"'
+# To be root means nothing without capabilities, as in a container that has dropped all of them.
+PORTS = """
+echo 10000 > /proc/sys/net/ipv4/ip_unprivileged_port_start && ip link set lo up || exit 77
+exec setpriv --bounding-set=-all --inh-caps=-all "$@"
+"""
+
+
+def inside(script: str) -> tuple[str, ...]:
+    """What goes before a command to run it in a network namespace that a script sets up."""
+    words = (*UNSHARE, script, "sh")
+    try:
+        tried = run(*words, "true")
+    except FileNotFoundError:
+        pytest.skip("not installed: unshare")
+    if tried.returncode != 0:
+        pytest.skip(f"no such network namespace is to be had: {tried.stderr.strip()}")
+    return words
+
+
+def test_a_loopback_interface_that_is_down_is_named() -> None:
+    done = run(*inside('exec "$@"'), *SOFTHCA, "devinfo")
+    assert done.returncode != 0
+    assert "the loopback interface is down: `ip link set lo up`" in done.stderr, done.stderr
+
+
+def test_a_network_with_nothing_but_loopback_is_enough() -> None:
+    done = run(*inside(UP), *SOFTHCA, "devinfo")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_port_that_only_root_may_have_is_explained() -> None:
+    done = run(*inside(PORTS), *SOFTHCA, "devinfo")
+    assert done.returncode != 0
+    assert "net.ipv4.ip_unprivileged_port_start is 10000" in done.stderr, done.stderr
