@@ -65,6 +65,5 @@ def explain(task: int, *, is_descendant: bool) -> str:
         return f"{head}Yama's ptrace_scope is {rule}; {_CURE}"
     return (
         f"{head}it is another user's or has made itself undumpable (prctl(2), PR_SET_DUMPABLE), "
-        "which a supervisor with CAP_SYS_PTRACE may reach (`docker run --cap-add SYS_PTRACE`); or "
-        "a sandbox (seccomp) forbids process_vm_readv(2)"
+        "which a supervisor with CAP_SYS_PTRACE may reach (`docker run --cap-add SYS_PTRACE`)"
     )
