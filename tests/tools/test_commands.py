@@ -17,7 +17,7 @@ import pytest
 
 from softhca.tools import census, demo
 from softhca.tools.exchange import OPERATIONS
-from softhca.tools.main import main
+from softhca.tools.main import main, make_parser
 from softhca.tools.perf import ALL_SIZES, TESTS
 
 RunJson = Callable[..., tuple[int, dict[str, Any]]]
@@ -430,6 +430,20 @@ def test_a_loss_is_a_probability(capsys: pytest.CaptureFixture[str], loss: str, 
         main(["run", "--loss", loss, "true"])
     assert stopped.value.code == 2
     assert capsys.readouterr().err.endswith(f"argument --loss: {says}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("perf", "write_bw", "--iters", "10", "localhost"),
+        ("perf", "--iters", "10", "write_bw", "localhost"),
+        ("perf", "write_bw", "localhost", "--iters", "10"),
+        ("pingpong", "--check", "localhost"),
+    ],
+    ids=" ".join,
+)
+def test_the_host_may_stand_anywhere(words: tuple[str, ...]) -> None:
+    assert make_parser().parse_args(words).host == "localhost"
 
 
 def test_help_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:

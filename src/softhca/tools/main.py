@@ -36,8 +36,26 @@ if TYPE_CHECKING:
 class _Parser(argparse.ArgumentParser):
     """Says when help cannot be written: most versions of argparse drop that error."""
 
+    _is_inside = False
+
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         print(self.format_help(), end="", file=file)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Takes HOST behind options too, where perftest's users put it.
+
+        A word that may be left out is otherwise taken for left out where options follow.
+        """
+        may_be_left_out = any(one.nargs == "?" for one in self._get_positional_actions())
+        if self._is_inside or not may_be_left_out:
+            return super().parse_known_args(args, namespace)
+        self._is_inside = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_inside = False
 
 
 class _Version(argparse.Action):
