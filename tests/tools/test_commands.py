@@ -446,6 +446,23 @@ def test_the_host_may_stand_anywhere(words: tuple[str, ...]) -> None:
     assert make_parser().parse_args(words).host == "localhost"
 
 
+def test_why_a_server_is_not_reached_is_what_its_best_address_says(
+    monkeypatch: pytest.MonkeyPatch, run_json: RunJson
+) -> None:
+    # As of localhost in a container without IPv6, which has no ::1 to connect from.
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        found = [
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, port))
+            for address in ("127.0.0.1", "255.255.255.255")
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        status, out = run_json("perf", "read_lat", "localhost", "--port", port)
+    assert status == 2
+    assert out["error"].endswith(f"TCP port {port}: Connection refused")
+
+
 def test_help_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("demo", "devinfo", "pingpong", "perf", "dump"):
         with pytest.raises(SystemExit) as stopped:

@@ -41,11 +41,12 @@ class SideChannel:
     def connect(cls, host: str, port: int) -> SideChannel:
         """Connects to a server."""
         try:
-            connection = socket.create_connection((host, port), timeout=10)
-        except OSError as error:
-            raise CommandError(
-                f"cannot reach a server at {host}, TCP port {port}: {error.strerror or error}"
-            ) from None
+            connection = socket.create_connection((host, port), timeout=10, all_errors=True)
+        except (OSError, ExceptionGroup) as error:
+            # The first address is the best; the last may be of a kind that this machine has not.
+            one = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+            why = getattr(one, "strerror", None) or one
+            raise CommandError(f"cannot reach a server at {host}, TCP port {port}: {why}") from None
         except UnicodeError:
             raise CommandError(f"{host!r} is no name of a host") from None
         connection.settimeout(None)
