@@ -18,6 +18,7 @@
 #include "driver/signals_blocked.hpp"
 #include "memory/guarded_access.hpp"
 #include "uabi/doorbell_record.hpp"
+#include "uabi/file_watch.hpp"
 
 namespace softhca {
 namespace {
@@ -103,7 +104,7 @@ Status DoorbellWatch::start() {
   inotify_.reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!inotify_.is_open() || !stop_.is_open()) {
-    return refuse(errno, "doorbells", 0, "inotify is not to be had");
+    return refuse(errno, "doorbells", 0, why_no_inotify(errno));
   }
   install_fault_guard();
   const SignalsBlocked blocked;
@@ -122,7 +123,7 @@ Status DoorbellWatch::add(std::shared_ptr<RingFile> file) {
   char path[32];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd());
   const int watch = inotify_add_watch(inotify_.get(), path, IN_MODIFY);
-  if (watch < 0) return refuse(errno, "file", 0, "cannot be watched");
+  if (watch < 0) return refuse(errno, "file", 0, why_no_inotify(errno));
   const std::uint64_t inode = file->inode();
   const std::lock_guard lock(mutex_);
   tracks_[inode] = std::make_shared<Track>(std::move(file), watch);

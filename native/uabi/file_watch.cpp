@@ -9,17 +9,30 @@
 
 namespace softhca {
 
+const char* why_no_inotify(int error) {
+  switch (error) {
+    case EMFILE:
+      return "this user has no inotify instance left, or no descriptor: "
+             "fs.inotify.max_user_instances is for all containers of a user together";
+    case ENOSPC:
+      return "this user has no inotify watch left: fs.inotify.max_user_watches is for all "
+             "containers of a user together";
+    default:
+      return "inotify is not to be had";
+  }
+}
+
 Status FileWatch::open() {
   inotify_.reset(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (inotify_.is_open()) return Status::success();
-  return refuse(errno, "file", 0, "inotify is not to be had");
+  return refuse(errno, "file", 0, why_no_inotify(errno));
 }
 
 Result<int> FileWatch::add(int descriptor) {
   char path[32];
   std::snprintf(path, sizeof(path), "/proc/self/fd/%d", descriptor);
   const int watch = ::inotify_add_watch(inotify_.get(), path, IN_CLOSE_WRITE);
-  if (watch < 0) return refuse(errno, "file", 0, "cannot be watched");
+  if (watch < 0) return refuse(errno, "file", 0, why_no_inotify(errno));
   return watch;
 }
 

@@ -9,6 +9,9 @@
 
 namespace softhca {
 
+// What to say where inotify(7) refuses. Its limits are a user's, in all containers together.
+const char* why_no_inotify(int error);
+
 class FileWatch {
  public:
   Status open();

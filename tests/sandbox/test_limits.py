@@ -1,0 +1,36 @@
+"""Limits that a user reaches in all containers together."""
+
+from __future__ import annotations
+
+import pytest
+
+from .sandboxed import SOFTHCA, run
+
+UNSHARE = ("unshare", "--user", "--map-root-user", "sh", "-c")
+
+
+def limited(limit: str, count: int) -> tuple[str, ...]:
+    """What goes before a command to run it where a user has only so many."""
+    words = (*UNSHARE, f'echo {count} > /proc/sys/user/{limit} && exec "$@"', "sh")
+    try:
+        tried = run(*words, "true")
+    except FileNotFoundError:
+        pytest.skip("not installed: unshare")
+    if tried.returncode != 0:
+        pytest.skip(f"there is no such limit to be had: {tried.stderr.strip()}")
+    return words
+
+
+@pytest.mark.parametrize(("doorbells", "count"), [("asked", 0), ("written", 0), ("written", 1)])
+def test_the_limit_on_inotify_instances_is_named(doorbells: str, count: int) -> None:
+    words = limited("max_inotify_instances", count)
+    done = run(*words, *SOFTHCA, "run", "--doorbells", doorbells, "--", "true")
+    assert done.returncode == 1
+    assert "fs.inotify.max_user_instances" in done.stderr, done.stderr
+
+
+def test_the_limit_on_inotify_watches_is_named() -> None:
+    words = limited("max_inotify_watches", 0)
+    command = ("run", "--refusals", "--doorbells", "asked", "--", "cat", "/dev/infiniband/uverbs0")
+    done = run(*words, *SOFTHCA, *command)
+    assert "fs.inotify.max_user_watches" in done.stderr, done.stderr
