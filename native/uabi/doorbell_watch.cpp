@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "driver/clock.hpp"
@@ -108,7 +109,11 @@ Status DoorbellWatch::start() {
   }
   install_fault_guard();
   const SignalsBlocked blocked;
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return refuse(error.code().value(), "doorbells", 0, "cannot have a thread");
+  }
   return Status::success();
 }
 

@@ -23,6 +23,8 @@ UNAVAILABLE = 77
 
 # Numbers of x86-64. What was added since Linux 5.0 has the same one everywhere.
 CALLS = {
+    "clone": 56,
+    "clone3": 435,
     "pidfd_getfd": 438,
     "pidfd_open": 434,
     "close_range": 436,
@@ -39,6 +41,9 @@ class Program(ctypes.Structure):
 
 def refuse(rules: list[str]) -> None:
     """Refuses calls to this process, and to all that it starts."""
+    if platform.machine() != "x86_64":
+        print(f"the numbers of system calls on {platform.machine()} are not known")
+        sys.exit(UNAVAILABLE)
     instructions = [struct.pack("HBBI", 0x20, 0, 0, 0)]  # seccomp_data.nr
     for rule in rules:
         call, _, error = rule.partition("=")
@@ -59,9 +64,6 @@ def refuse(rules: list[str]) -> None:
 def main() -> None:
     words = sys.argv[1:]
     split = words.index("--")
-    if platform.machine() != "x86_64":
-        print(f"the numbers of system calls on {platform.machine()} are not known")
-        sys.exit(UNAVAILABLE)
     refuse(words[:split])
     os.execvp(words[split + 1], words[split + 1 :])
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
+from .refusing import UNAVAILABLE
 from .sandboxed import SOFTHCA, run
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "sh", "-c")
@@ -34,3 +38,10 @@ def test_the_limit_on_inotify_watches_is_named() -> None:
     command = ("run", "--refusals", "--doorbells", "asked", "--", "cat", "/dev/infiniband/uverbs0")
     done = run(*words, *SOFTHCA, *command)
     assert "fs.inotify.max_user_watches" in done.stderr, done.stderr
+
+
+def test_a_supervisor_that_gets_no_thread_says_so() -> None:
+    done = run(sys.executable, str(Path(__file__).with_name("without_threads.py")))
+    if done.returncode == UNAVAILABLE:
+        pytest.skip(f"threads cannot be refused here: {done.stdout.strip()}")
+    assert done.stdout == "doorbells=0: cannot have a thread (EAGAIN)\n", done.stderr
