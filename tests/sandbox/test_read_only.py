@@ -60,6 +60,20 @@ def test_what_to_set_is_said_where_nothing_can_be_written() -> None:
         assert "have TMPDIR name one that can" in done.stderr, done.stderr
 
 
+def test_where_there_is_no_room_is_said(tmp_path: Path) -> None:
+    # The directory holds what is tried whether it can be written, and no more.
+    small = f'mount -t tmpfs -o size=4k none {tmp_path} && TMPDIR={tmp_path} exec "$@"'
+    try:
+        tried = run(*UNSHARE, small, "sh", "true")
+    except FileNotFoundError:
+        pytest.skip("not installed: unshare")
+    if tried.returncode != 0:
+        pytest.skip(f"no small directory can be made here: {tried.stderr.strip()}")
+    done = run(*UNSHARE, small, "sh", *SOFTHCA, "run", "--", "true", environment=ENVIRONMENT)
+    assert done.returncode == 1
+    assert f"No space left on device: '{tmp_path}/softhca-sysfs-" in done.stderr, done.stderr
+
+
 def test_a_demo_says_that_there_is_no_room_for_its_capture(tmp_path: Path) -> None:
     # A limit on the size of files is full as a file system is.
     limited = ("sh", "-c", 'ulimit -f 100; exec "$@"', "sh")

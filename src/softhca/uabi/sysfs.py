@@ -155,6 +155,8 @@ class SysfsTree:
             os.fchmod(descriptor, 0o644)
             os.pwrite(descriptor, octets, 0)
             os.ftruncate(descriptor, len(octets))
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(file)) from None
         finally:
             os.close(descriptor)
 
