@@ -23,6 +23,16 @@ inline AddressRange intersection(const AddressRange& a, const AddressRange& b) {
   return {std::max(a.start, b.start), std::min(a.end, b.end)};
 }
 
+// All pages that a range touches; `page_bytes` is a power of two.
+inline AddressRange pages_around(const AddressRange& range, std::uint64_t page_bytes) {
+  return {range.start & ~(page_bytes - 1), (range.end + page_bytes - 1) & ~(page_bytes - 1)};
+}
+
+// Those that lie wholly in it; empty if there are none.
+inline AddressRange pages_within(const AddressRange& range, std::uint64_t page_bytes) {
+  return {(range.start + page_bytes - 1) & ~(page_bytes - 1), range.end & ~(page_bytes - 1)};
+}
+
 // Disjoint ranges in order, none touching the next. What is added stays. With more apart than there
 // is space for, the two nearest become one with what is between them.
 class GoneRanges {

@@ -12,10 +12,11 @@
 
 #include "tests/check.hpp"
 #include "tests/rounds.hpp"
+#include "vocabulary/page_bytes.hpp"
 
 namespace softhca::testing {
 
-inline constexpr std::size_t kPage = 4096;
+inline const std::size_t kPage = page_bytes();
 
 inline void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
 

@@ -36,6 +36,18 @@ TEST("gone ranges: each byte goes once") {
   }
 }
 
+TEST("gone ranges: pages around a range and within it, of any size") {
+  for (const std::uint64_t page : {0x1000, 0x4000, 0x10000}) {
+    const AddressRange one{page + 1, 3 * page - 1};
+    CHECK_EQ(pages_around(one, page).start, page);
+    CHECK_EQ(pages_around(one, page).end, 3 * page);
+    CHECK(pages_within(one, page).empty());
+    const AddressRange whole{page, 3 * page};
+    CHECK(pages_around(whole, page) == whole);
+    CHECK(pages_within(whole, page) == whole);
+  }
+}
+
 TEST("gone ranges: neighbours join, an empty range is nothing") {
   GoneRanges gone;
   const auto ignore = [](const AddressRange&, bool) {};

@@ -15,7 +15,8 @@
 namespace softhca::testing {
 namespace {
 
-constexpr std::uint64_t kLength = 64 * 1024;
+// Some pages, also where they are of 64 KiB.
+constexpr std::uint64_t kLength = 256 * 1024;
 
 TEST("uabi shared mapping: what is written is in the file, from any offset") {
   const FileDescriptor file(memfd_create("shared", MFD_CLOEXEC));

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "driver/signals_blocked.hpp"
+#include "vocabulary/page_bytes.hpp"
 
 namespace softhca {
 namespace {
@@ -20,12 +21,7 @@ namespace {
 std::mutex creation;
 Watcher* current = nullptr;
 
-constexpr std::uint64_t kPageBytes = 4096;
 constexpr std::uint64_t kHugePageBytes = 2 << 20;
-
-AddressRange widened(const AddressRange& range, std::uint64_t page_bytes) {
-  return {range.start & ~(page_bytes - 1), (range.end + page_bytes - 1) & ~(page_bytes - 1)};
-}
 
 std::size_t class_of(const AddressRange& range) {
   return static_cast<std::size_t>(std::bit_width(range.end - range.start));
@@ -33,7 +29,7 @@ std::size_t class_of(const AddressRange& range) {
 
 bool is_mapped(std::uint64_t page) {
   unsigned char resident = 0;
-  return mincore(reinterpret_cast<void*>(page), kPageBytes, &resident) == 0;
+  return mincore(reinterpret_cast<void*>(page), page_bytes(), &resident) == 0;
 }
 
 Status no_such_memory(std::uint64_t address) {
@@ -167,9 +163,9 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
   region->cookie = cookie;
   region->channel = std::move(channel);
   if (length > 0) {
-    region->pages = widened(region->range, kPageBytes);
+    region->pages = pages_around(region->range, page_bytes());
     // Every other page may go.
-    region->gone.reserve((region->pages.end - region->pages.start) / kPageBytes / 2 + 1);
+    region->gone.reserve((region->pages.end - region->pages.start) / page_bytes() / 2 + 1);
   }
   // A node of the map that is made before the locks are taken.
   Regions one;
@@ -192,7 +188,7 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
     Status status = userfault_.watch(region->pages);
     if (status.error == EFAULT && is_mapped(region->pages.start)) {
       // In a mapping of huge pages only whole ones can be watched.
-      const AddressRange huge = widened(region->range, kHugePageBytes);
+      const AddressRange huge = pages_around(region->range, kHugePageBytes);
       if (userfault_.watch(huge).ok()) {
         const std::lock_guard lock(notices_);
         huge_pages_ = true;
