@@ -12,6 +12,7 @@
 
 #include "tests/check.hpp"
 #include "tests/rounds.hpp"
+#include "uabi/doorbell_record.hpp"
 #include "uabi/doorbell_watch.hpp"
 
 namespace softhca::testing {
@@ -115,6 +116,54 @@ TEST("uabi doorbells: of many threads that share a description, past the end of 
   struct stat status {};
   CHECK_EQ(fstat(file->fd(), &status), 0);
   CHECK(status.st_blocks * 512 <= 2 << 20);
+}
+
+// A record as another processor sees it: words of which the writer's stores have not arrived are 0,
+// until it is waited for.
+struct Seen {
+  std::array<std::uint32_t, 8> words{};
+  std::uint32_t arrived = 0;  // A bit for each.
+  int waits = 0;
+
+  SeenDoorbell look() {
+    return look_at_doorbell(
+        [this](std::size_t at, std::uint32_t& value) {
+          value = (arrived >> at / 4 & 1) != 0 ? words[at / 4] : 0;
+          return true;
+        },
+        [this] {
+          arrived = 0xff;
+          ++waits;
+        });
+  }
+};
+
+TEST("uabi doorbells: in whatever order the words of a record arrive, it is rung once and right") {
+  using enum SeenDoorbell::Kind;
+  for (std::uint32_t arrived = 0; arrived < 0x100; ++arrived) {
+    Seen bell{{kPostSend, 9, 0, 0, 5, 0, 0, 128}, arrived};
+    const SeenDoorbell seen = bell.look();
+    const bool has_last = (arrived & 0x80) != 0;
+    CHECK_EQ(seen.kind, has_last ? doorbell : none);
+    if (has_last) CHECK_EQ(seen.handle, 5u);
+    // Only what may be missing is waited for.
+    CHECK_EQ(bell.waits, has_last && (arrived & 0x11) != 0x11 ? 1 : 0);
+    Seen command{{30, 9, 0, 0, 5, 0, 0, 128}, arrived};
+    CHECK_EQ(command.look().kind, has_last || (arrived & 1) != 0 ? other : none);
+  }
+}
+
+TEST("uabi doorbells: who waits for the writer of a file sees what was written") {
+  const auto file = RingFile::make().value;
+  file->wait_for_writer();
+  const ProgramFile program(*file);
+  program.ring(1);
+  file->wait_for_writer();
+  program.ring(1);
+  struct stat status {};
+  CHECK_EQ(fstat(file->fd(), &status), 0);
+  CHECK_EQ(lseek(program.fd(), 0, SEEK_CUR),
+           static_cast<off_t>(RingFile::kDoorbellsAt + 2 * kDoorbellBytes));
 }
 
 TEST("uabi doorbells: a command of their length that ends in zeros holds back none behind it") {

@@ -49,17 +49,14 @@ class DoorbellWatch::Track {
     const std::lock_guard lock(mutex_);
     bool rang = false;
     for (int count = 0; count < most; ++count) {
-      std::uint32_t complete = 0;
-      std::uint32_t command = 0;
-      std::uint32_t handle = 0;
-      if (!move_window() || !guarded_load(word(kWrittenLastAt), &complete) ||
-          !guarded_load(word(0), &command) || !guarded_load(word(kQpHandleAt), &handle)) {
-        break;
+      if (!move_window()) break;
+      const SeenDoorbell seen = look_at_doorbell(
+          [&](std::size_t at, std::uint32_t& value) { return guarded_load(word(at), &value); },
+          [&] { file_->wait_for_writer(); });
+      if (seen.kind == SeenDoorbell::Kind::none) break;
+      if (seen.kind == SeenDoorbell::Kind::doorbell) {
+        static_cast<void>(doorbells.ring(inode_, seen.handle));
       }
-      // Another command of this length may end in zeros. Nothing of it is looked at, so that it may
-      // still be under way; but the doorbells behind it count.
-      if (complete == 0 && (command == 0 || command == kPostSend)) break;
-      if (command == kPostSend) static_cast<void>(doorbells.ring(inode_, handle));
       rang = true;
       into_ += kDoorbellBytes;
     }

@@ -47,4 +47,8 @@ void RingFile::free(std::uint64_t offset, std::uint64_t bytes) {
             static_cast<off_t>(bytes));
 }
 
+// Where data begins is looked up under the lock of the inode, which writers hold. The position that
+// this moves is of a description that nobody writes with.
+void RingFile::wait_for_writer() const { lseek(file_.get(), 0, SEEK_DATA); }
+
 }  // namespace softhca

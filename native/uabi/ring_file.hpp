@@ -28,6 +28,8 @@ class RingFile {
   Result<std::uint64_t> allocate(std::uint64_t bytes);
   // Gives its memory back; mappings of it stay, and see zeros.
   void free(std::uint64_t offset, std::uint64_t bytes);
+  // Whoever is writing to the file has finished, and all that was written can be seen.
+  void wait_for_writer() const;
 
  private:
   FileDescriptor file_;
