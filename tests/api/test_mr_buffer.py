@@ -17,6 +17,7 @@ import pytest
 
 import softhca as hca
 from softhca import Advice, VerbsError
+from softhca.verbs.mr_buffer import huge_page_bytes
 
 from .hosts import Host, Pair
 
@@ -98,16 +99,27 @@ def test_closing_unmaps_it(host: Host) -> None:
 
 def test_huge_pages_where_there_are_any(host: Host) -> None:
     free = re.search(r"HugePages_Free:\s+(\d+)", Path("/proc/meminfo").read_text())
+    huge = huge_page_bytes("/proc/meminfo") or 2 << 20
     with (
-        host.pd.alloc_mr_buffer(2 << 20) as mr,
-        host.pd.alloc_mr_buffer(2 << 20, huge_pages=False) as small,
+        host.pd.alloc_mr_buffer(huge) as mr,
+        host.pd.alloc_mr_buffer(huge, huge_pages=False) as small,
     ):
         if free and int(free[1]) > 0:
-            assert mr.page_bytes == 2 << 20
+            assert mr.page_bytes == huge
+            assert os.fstatvfs(mr.fd).f_bsize == huge
         else:
             assert mr.page_bytes == mmap.PAGESIZE
         assert small.page_bytes == mmap.PAGESIZE
         mr.buffer[:] = bytes(len(mr.buffer))
+
+
+def test_how_large_huge_pages_are_is_the_systems(tmp_path: Path) -> None:
+    told = tmp_path / "meminfo"
+    told.write_text("HugePages_Free:        7\nHugepagesize:      32768 kB\n")
+    assert huge_page_bytes(str(told)) == 32 << 20
+    told.write_text("MemTotal:       24105600 kB\n")
+    assert huge_page_bytes(str(told)) == 0
+    assert huge_page_bytes(str(tmp_path / "missing")) == 0
 
 
 @pytest.mark.parametrize(
@@ -138,13 +150,13 @@ def resident_pages(address: int) -> int:
     (block,) = [block for block in blocks if block.startswith(f"{address:x}-")]
     found = re.search(r"^Rss:\s+(\d+) kB", block, re.M)
     assert found
-    return int(found[1]) // 4
+    return (int(found[1]) << 10) // mmap.PAGESIZE
 
 
 def test_advice_to_bring_pages_in(host: Host) -> None:
-    with host.pd.alloc_mr_buffer(64 * 4096, huge_pages=False) as mr:
+    with host.pd.alloc_mr_buffer(64 * mmap.PAGESIZE, huge_pages=False) as mr:
         assert resident_pages(mr.addr) == 0
-        part = memoryview(mr.buffer)[4095 : 10 * 4096 + 1]
+        part = memoryview(mr.buffer)[mmap.PAGESIZE - 1 : 10 * mmap.PAGESIZE + 1]
         with host.pd.reg_mr(part, advice=Advice.POPULATE_WRITE):
             assert resident_pages(mr.addr) == 11
         part.release()

@@ -17,6 +17,7 @@ import pytest
 import softhca as hca
 from api.hosts import Host
 from softhca import InvalidationChannel, InvalidationKind
+from softhca.verbs.mr_buffer import huge_page_bytes
 
 from . import libc
 from .libc import PAGE
@@ -407,17 +408,18 @@ def test_fork_leaves_the_notices_with_the_parent(host: Host, channel: Invalidati
 
 
 def test_parts_of_huge_pages(host: Host, channel: InvalidationChannel) -> None:
-    with host.pd.alloc_mr_buffer(4 << 20) as buffer:
+    huge = huge_page_bytes("/proc/meminfo") or 2 << 20
+    with host.pd.alloc_mr_buffer(2 * huge) as buffer:
         if buffer.page_bytes == PAGE:
             pytest.skip("no huge pages are reserved: vm.nr_hugepages")
-        at = buffer.addr
+        at, most = buffer.addr, huge + huge // 2
         first = host.pd.reg_mr(addr=at + 3 * PAGE, length=100, invalidation=channel, cookie=1)
-        second = host.pd.reg_mr(addr=at + 9 * PAGE, length=3 << 20, invalidation=channel, cookie=2)
-        libc.advise(at, 2 << 20, mmap.MADV_DONTNEED)
+        second = host.pd.reg_mr(addr=at + 9 * PAGE, length=most, invalidation=channel, cookie=2)
+        libc.advise(at, huge, mmap.MADV_DONTNEED)
         told = [(e.cookie, e.offset, e.length) for e in channel.read()]
-        assert told == [(1, 0, 100), (2, 0, (2 << 20) - 9 * PAGE)]
+        assert told == [(1, 0, 100), (2, 0, huge - 9 * PAGE)]
         assert first.dereg() == 1
-        libc.unmap(at + (2 << 20), 2 << 20)
+        libc.unmap(at + huge, huge)
         assert second.dereg() == 2
 
 

@@ -21,7 +21,8 @@ namespace {
 std::mutex creation;
 Watcher* current = nullptr;
 
-constexpr std::uint64_t kHugePageBytes = 2 << 20;
+// What huge pages may have, of x86-64 and of arm64, whose ordinary pages decide.
+constexpr std::uint64_t kHugePageBytes[] = {64 << 10, 2 << 20, 32 << 20, 512 << 20, 1 << 30};
 
 std::size_t class_of(const AddressRange& range) {
   return static_cast<std::size_t>(std::bit_width(range.end - range.start));
@@ -111,7 +112,7 @@ void Watcher::apply(const MappingChange& change) {
 // Visits the regions whose pages may lie on `range`, and a few more.
 template <class Visit>
 void Watcher::for_near(const AddressRange& range, Visit visit) {
-  const std::uint64_t beyond = huge_pages_ ? kHugePageBytes : 0;
+  const std::uint64_t beyond = huge_page_bytes_;
   for (std::uint64_t left = classes_; left != 0; left &= left - 1) {
     const int size_class = std::countr_zero(left);
     const Regions& regions = regions_[static_cast<std::size_t>(size_class)];
@@ -186,15 +187,8 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
   }
   if (length > 0) {
     Status status = userfault_.watch(region->pages);
-    if (status.error == EFAULT && is_mapped(region->pages.start)) {
-      // In a mapping of huge pages only whole ones can be watched.
-      const AddressRange huge = pages_around(region->range, kHugePageBytes);
-      if (userfault_.watch(huge).ok()) {
-        const std::lock_guard lock(notices_);
-        huge_pages_ = true;
-        region->pages = huge;
-        status = Status::success();
-      }
+    if (status.error == EFAULT && is_mapped(region->pages.start) && watch_huge(*region)) {
+      status = Status::success();
     }
     if (!status.ok()) {
       forget(*region);
@@ -203,6 +197,19 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
   }
   unwatch_strays();
   return region;
+}
+
+// In a mapping of huge pages only whole ones can be watched.
+bool Watcher::watch_huge(WatchedRegion& region) {
+  for (const std::uint64_t bytes : kHugePageBytes) {
+    const AddressRange huge = pages_around(region.range, bytes);
+    if (!userfault_.watch(huge).ok()) continue;
+    const std::lock_guard lock(notices_);
+    huge_page_bytes_ = std::max(huge_page_bytes_, bytes);
+    region.pages = huge;
+    return true;
+  }
+  return false;
 }
 
 // The events that a region may need are there before it is watched.

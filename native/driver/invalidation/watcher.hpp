@@ -58,6 +58,7 @@ class Watcher {
   Status start();
   void run();
   void apply(const MappingChange& change);
+  bool watch_huge(WatchedRegion& region);
   void bring_events(InvalidationChannel& channel);
   void forget(WatchedRegion& region);
   void unwatch_unshared(const AddressRange& pages);
@@ -79,7 +80,8 @@ class Watcher {
   // Changed with both locks held, read with either.
   std::array<Regions, kClasses> regions_;
   std::uint64_t classes_ = 0;  // A bit for each that has any.
-  bool huge_pages_ = false;    // Some region may reach beyond its own pages.
+  // By so much some region may reach beyond its own pages.
+  std::uint64_t huge_page_bytes_ = 0;
   // What follows, and what is said of regions and channels there, is under notices_.
   InvalidationChannel* channels_ = nullptr;
   std::array<AddressRange, kMaxStrays> strays_{};

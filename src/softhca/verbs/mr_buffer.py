@@ -16,7 +16,7 @@ from softhca.verbs.mr import MR, WRITABLE_ACCESS, address_for
 if TYPE_CHECKING:
     from softhca.verbs.pd import PD
 
-_HUGE_PAGE_BYTES = 2 << 20
+_MEMINFO = "/proc/meminfo"
 
 
 class MRBuffer(MR):
@@ -30,8 +30,9 @@ class MRBuffer(MR):
         buffer: The mapping; `memoryview(mr.buffer)` and NumPy's `frombuffer` take it.
         fd: The descriptor of the memory; it closes with the region, duplicates of it stay.
         mapped_length: Bytes of the file: the length, up to the end of its last page.
-        page_bytes: Bytes of a page: 2 MiB where the system had huge pages reserved. Elsewhere it is
-            asked to put large ones under the memory of its own accord.
+        page_bytes: Bytes of a page: those of a huge page, such as 2 MiB, where the system had huge
+            pages reserved. Elsewhere it is asked to put large ones under the memory of its own
+            accord.
     """
 
     __slots__ = ("buffer", "fd", "mapped_length", "page_bytes")
@@ -68,10 +69,24 @@ class MRBuffer(MR):
                 self.buffer.close()
 
 
+def huge_page_bytes(meminfo: str) -> int:
+    """Bytes of the huge pages that are the system's usual ones; 0 if it has none.
+
+    2 MiB on most systems; more where ordinary pages are larger, as on arm64, or by the parameter
+    default_hugepagesz of the kernel.
+    """
+    with suppress(OSError), open(meminfo) as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name == "Hugepagesize":
+                return int(value.split()[0]) << 10
+    return 0
+
+
 def _map(length: int, huge_pages: bool) -> tuple[int, mmap.mmap, int]:
-    if huge_pages and length >= _HUGE_PAGE_BYTES:
+    if huge_pages and 0 < (huge := huge_page_bytes(_MEMINFO)) <= length:
         with suppress(OSError):  # None are reserved, or not enough.
-            return _map_file(length, _HUGE_PAGE_BYTES, os.MFD_HUGETLB)
+            return _map_file(length, huge, os.MFD_HUGETLB)
     fd, mapping, page_bytes = _map_file(length, mmap.PAGESIZE, 0)
     if huge_pages:
         with suppress(OSError):
