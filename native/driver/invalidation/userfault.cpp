@@ -55,8 +55,7 @@ Status Userfault::open() {
   if (ioctl(fd_.get(), UFFDIO_API, &api) != 0 || (api.features & kFeatures) != kFeatures) {
     fd_.reset();
     return refuse(EOPNOTSUPP, "invalidation", 0,
-                  "needs UFFD_FEATURE_WP_ASYNC of userfaultfd: Linux 6.7 or newer, on a CPU with "
-                  "write-protection by userfaultfd");
+                  "needs UFFD_FEATURE_WP_ASYNC of userfaultfd: Linux 6.7 or newer, on arm64 6.10");
   }
   return Status::success();
 }

@@ -406,8 +406,8 @@ class Device(VerbsObject):
         """Creates a channel that tells when memory of regions goes away.
 
         Raises:
-            VerbsError: EOPNOTSUPP, where the system cannot tell: it needs Linux 6.7 and
-                userfaultfd(2), which a sandbox may forbid.
+            VerbsError: EOPNOTSUPP, where the system cannot tell: it needs Linux 6.7, on
+                arm64 6.10, and userfaultfd(2), which a sandbox may forbid.
         """
         from softhca.invalidation.channel import InvalidationChannel
 
