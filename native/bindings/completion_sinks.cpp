@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/shared_ptr.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 
@@ -34,17 +35,18 @@ void bind_completion_sinks(nb::module_& module, HcaClass& hca) {
       .def(
           "wait_for",
           [](Hca& self, const std::shared_ptr<CompletionChannel>& channel, double seconds) {
-            constexpr double kLongest = 1e9;
+            // A signal that came before the wait had begun did not end it, and is heeded then.
+            constexpr double kLongest = 1.0;
             const std::uint64_t deadline_ns =
-                seconds < kLongest
-                    ? monotonic_ns() + static_cast<std::uint64_t>(std::max(seconds, 0.0) * 1e9)
-                    : kNever;
+                monotonic_ns() +
+                static_cast<std::uint64_t>(std::clamp(seconds, 0.0, kLongest) * 1e9);
             const bool waited = self.wait_for(*channel, deadline_ns);
             if (PyErr_CheckSignals() != 0) throw nb::python_error();
             return waited;
           },
           nb::arg("channel"), nb::arg("seconds"),
-          "Waits for an event of the channel; False if that takes another way.")
+          "Waits for an event of the channel, for a second at most; False if that takes another "
+          "way.")
       .def(
           "create_work",
           [](Hca& self, std::uint32_t max_threads) {

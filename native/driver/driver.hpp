@@ -217,7 +217,6 @@ class Driver {
   std::unique_ptr<UdpLink> opened_wire_;
   std::unique_ptr<Engine> engine_;
   DeadlineTimer timer_;
-  WatchDuty duty_;
 
   std::atomic<bool> closed_{false};
   std::atomic<bool> stopping_{false};
@@ -242,9 +241,6 @@ class Driver {
   std::atomic<bool> neighbours_borrow_{false};  // Payloads that were left in place are under way.
   std::uint64_t local_news_ns_ = 0;             // The thread last heard of a neighbour then.
   // Of whoever has the watch.
-  std::uint64_t aside_ns_ = 0;
-  bool lingering_ = false;
-  unsigned rounds_ = 0;
   std::uint32_t fruitful_polls_seen_ = 0;
   int short_sleeps_ = 0;            // Of those that the network ended, in a row.
   std::uint64_t wire_news_ns_ = 0;  // It last heard from the network then.
@@ -254,6 +250,12 @@ class Driver {
   AddressCondition address_condition_;  // As the adapter knows it.
   FileDescriptor kick_;
   std::unique_ptr<std::thread> thread_;
+  // Behind what every call looks at.
+  WatchDuty duty_;
+  // Of whoever has the watch, too.
+  std::uint64_t aside_ns_ = 0;
+  bool lingering_ = false;
+  unsigned rounds_ = 0;
 };
 
 }  // namespace softhca

@@ -1488,7 +1488,9 @@ class Hca:
         """A channel, and the number that attach_cq() takes."""
 
     def wait_for(self, channel: CompletionChannel, seconds: float) -> bool:
-        """Waits for an event of the channel; False if that takes another way."""
+        """
+        Waits for an event of the channel, for a second at most; False if that takes another way.
+        """
 
     def create_work(self, max_threads: int) -> tuple[CompletionWork, int]: ...
 

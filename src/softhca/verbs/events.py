@@ -193,7 +193,7 @@ def wait_for_event(
         fd: The descriptor.
         take: Takes an event, if there is one.
         timeout: Seconds; None waits for ever.
-        wait: Waits for so many seconds at most, better than on the descriptor. False: it cannot.
+        wait: Waits for so many seconds or less, better than on the descriptor. False: it cannot.
 
     Raises:
         TimeoutError: If none came within `timeout` seconds.
