@@ -59,7 +59,7 @@ DriverError Driver::open_descriptors() {
     return system_error("cannot make a timer", error);
   }
   if (const int error = duty_.open(); error != 0) {
-    return system_error("cannot make a timer", error);
+    return system_error("cannot make an event descriptor", error);
   }
   kick_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   return kick_.is_open() ? DriverError{} : system_error("cannot make an event descriptor", errno);

@@ -119,6 +119,7 @@ void WatchDuty::hand_over() {
 void WatchDuty::take_back() {
   is_away_.store(false);
   is_threads_.store(true);
+  timer_runs_ = false;
   patience_ns_ = kMinPatienceNs;
 }
 

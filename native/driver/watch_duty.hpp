@@ -39,6 +39,8 @@ class WatchDuty {
   // It waits no longer. `more`: there is something to do besides, which shall not wait for it.
   void end(Caller& caller, bool more, std::uint64_t now_ns);
   bool is_waited_on();
+  // Readable when the thread is to look whether the watch is its again.
+  int timer_fd();
   // A caller had the watch last, and is expected back.
   bool is_away() const { return is_away_.load(std::memory_order_relaxed); }
 
@@ -55,7 +57,6 @@ class WatchDuty {
   bool is_closed() const { return is_closed_.load(); }
 
  private:
-  int timer_fd();
   void hand_over();
   void take_back();
   void wake_thread_after(std::uint64_t wait_ns);

@@ -1,12 +1,16 @@
 // Who has a driver's watch, step by step.
 #include "driver/watch_duty.hpp"
 
+#include <poll.h>
+
 #include "driver/clock.hpp"
 #include "tests/check.hpp"
+#include "tests/patience.hpp"
 
 namespace softhca {
 namespace {
 
+using namespace testing;
 using Part = WatchDuty::Part;
 
 // The thread is the test itself: it does what it is told, and no time passes that is not said.
@@ -100,6 +104,22 @@ TEST("watch duty: who leaves with more to do leaves it to the thread, for a whil
   scene.end(scene.one);
   scene.now_ns += 10'000'000;
   CHECK_EQ(scene.begin(scene.one), Part::ASKED);
+}
+
+TEST("watch duty: a timer that ran when the thread took it runs anew for the next caller") {
+  Scene scene;
+  scene.lead();
+  scene.end(scene.one);
+  CHECK_EQ(scene.begin(scene.one), Part::LEADS);
+  CHECK_EQ(scene.begin(scene.two), Part::FOLLOWS);
+  scene.end(scene.one);
+  CHECK(scene.duty.rest());
+  scene.end(scene.two);
+  scene.now_ns += 10'000'000;
+  scene.lead();
+  scene.end(scene.one);
+  pollfd timer{scene.duty.timer_fd(), POLLIN, 0};
+  CHECK_EQ(poll(&timer, 1, kPatienceMs), 1);
 }
 
 TEST("watch duty: who has gone before it was handed over does not get it") {
