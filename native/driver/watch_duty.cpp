@@ -51,14 +51,13 @@ WatchDuty::Part WatchDuty::begin(Caller& caller, std::uint64_t now_ns) {
   const std::lock_guard lock(mutex_);
   ++waiting_;
   if (is_closed_.load() || leader_ != nullptr) return Part::FOLLOWS;
-  if (is_away_.load()) {
-    is_away_.store(false);
+  if (is_away()) {
+    holder_.store(Holder::CALLER);
     leader_ = &caller;
     return Part::LEADS;
   }
-  if (waiting_ > 1 || wants_ != nullptr || now_ns < not_before_ns_) return Part::FOLLOWS;
-  wants_ = &caller;
-  is_wanted_.store(true);
+  if (waiting_ > 1 || wants_.load() != nullptr || now_ns < not_before_ns_) return Part::FOLLOWS;
+  wants_.store(&caller);
   return Part::ASKED;
 }
 
@@ -82,13 +81,10 @@ bool WatchDuty::leads(Caller& caller) {
 void WatchDuty::end(Caller& caller, bool more, std::uint64_t now_ns) {
   const std::lock_guard lock(mutex_);
   --waiting_;
-  if (wants_ == &caller) {
-    wants_ = nullptr;
-    is_wanted_.store(false);
-  }
+  if (wants_.load() == &caller) wants_.store(nullptr);
   if (leader_ != &caller) return;
   leader_ = nullptr;
-  is_away_.store(true);
+  holder_.store(Holder::AWAY);
   left_ns_ = now_ns;
   if (more || waiting_ > 0 || is_closed_.load()) {
     not_before_ns_ = left_ns_ + kKeptNs;
@@ -108,17 +104,14 @@ bool WatchDuty::is_waited_on() {
 
 void WatchDuty::hand_over() {
   const std::lock_guard lock(mutex_);
-  if (wants_ == nullptr || is_closed_.load()) return;
-  leader_ = wants_;
-  wants_ = nullptr;
-  is_wanted_.store(false);
-  is_threads_.store(false);
+  if (wants_.load() == nullptr || is_closed_.load()) return;
+  leader_ = wants_.exchange(nullptr);
+  holder_.store(Holder::CALLER);
   eventfd_write(handed_.get(), 1);
 }
 
 void WatchDuty::take_back() {
-  is_away_.store(false);
-  is_threads_.store(true);
+  holder_.store(Holder::THREAD);
   timer_runs_ = false;
   patience_ns_ = kMinPatienceNs;
 }
@@ -137,9 +130,9 @@ bool WatchDuty::rest() {
   const std::lock_guard lock(mutex_);
   std::uint64_t times = 0;
   static_cast<void>(!read(timer_.get(), &times, sizeof times));
-  if (is_threads_.load()) return true;
+  if (is_threads()) return true;
   timer_runs_ = false;
-  if (!is_away_.load()) {
+  if (!is_away()) {
     patience_ns_ = std::min(2 * patience_ns_, kMaxPatienceNs);
     return false;
   }

@@ -42,14 +42,14 @@ class WatchDuty {
   // Readable when the thread is to look whether the watch is its again.
   int timer_fd();
   // A caller had the watch last, and is expected back.
-  bool is_away() const { return is_away_.load(std::memory_order_relaxed); }
+  bool is_away() const { return holder_.load(std::memory_order_relaxed) == Holder::AWAY; }
 
   // --- the thread
   // Hands the watch over if a caller has asked for it.
   void heed() {
-    if (is_wanted_.load()) hand_over();
+    if (wants_.load() != nullptr) hand_over();
   }
-  bool is_threads() const { return is_threads_.load(); }
+  bool is_threads() const { return holder_.load() == Holder::THREAD; }
   // Sleeps until the watch is the thread's again, or may be: true if it is.
   bool rest();
   // Nobody else is to have the watch from now on; wakes the thread, and callers that asked.
@@ -57,17 +57,17 @@ class WatchDuty {
   bool is_closed() const { return is_closed_.load(); }
 
  private:
+  enum class Holder : std::uint8_t { THREAD, CALLER, AWAY };
+
   void hand_over();
   void take_back();
   void wake_thread_after(std::uint64_t wait_ns);
 
   std::mutex mutex_;
-  std::atomic<bool> is_threads_{true};
-  std::atomic<bool> is_away_{false};
-  std::atomic<bool> is_wanted_{false};
+  std::atomic<Holder> holder_{Holder::THREAD};
+  std::atomic<Caller*> wants_{nullptr};  // It has asked for the watch.
   std::atomic<bool> is_closed_{false};
-  Caller* leader_ = nullptr;
-  Caller* wants_ = nullptr;
+  Caller* leader_ = nullptr;  // While a caller has it.
   int waiting_ = 0;
   bool timer_runs_ = false;
   std::uint64_t left_ns_ = 0;        // The last leader left then.
