@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Runs a program in a sandbox that refuses system calls: `refusing.py CALL=ERRNO... -- PROGRAM...`.
 
-It refuses as the profiles of container runtimes do, by a filter of seccomp(2). Exits with 77 where
-that cannot be arranged.
+`CALL:FIRST=ERRNO` refuses only those whose first argument is that number. It refuses as the
+profiles of container runtimes do, by a filter of seccomp(2). Exits with 77 where that cannot be
+arranged.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ CALLS = {
     "close_range": 436,
     "process_vm_readv": 310,
     "process_vm_writev": 311,
+    "socket": 41,
 }
+# Of struct seccomp_data: the number of the call, and the low half of its first argument.
+CALL_OFFSET = 0
+FIRST_OFFSET = 16
 
 
 class Program(ctypes.Structure):
@@ -39,18 +44,34 @@ class Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
+def load(offset: int) -> bytes:
+    return struct.pack("HBBI", 0x20, 0, 0, offset)
+
+
+def skip_unless_equal(value: int, skipped: int) -> bytes:
+    return struct.pack("HBBI", 0x15, 0, skipped, value)
+
+
+def answer(value: int) -> bytes:
+    return struct.pack("HBBI", 0x06, 0, 0, value)
+
+
+def instructions_for(rule: str) -> list[bytes]:
+    words, _, error = rule.partition("=")
+    call, _, first = words.partition(":")
+    instructions = [answer(SECCOMP_RET_ERRNO | getattr(errno, error))]
+    if first:
+        instructions[:0] = [load(FIRST_OFFSET), skip_unless_equal(int(first), 1)]
+    return [load(CALL_OFFSET), skip_unless_equal(CALLS[call], len(instructions)), *instructions]
+
+
 def refuse(rules: list[str]) -> None:
     """Refuses calls to this process, and to all that it starts."""
     if platform.machine() != "x86_64":
         print(f"the numbers of system calls on {platform.machine()} are not known")
         sys.exit(UNAVAILABLE)
-    instructions = [struct.pack("HBBI", 0x20, 0, 0, 0)]  # seccomp_data.nr
-    for rule in rules:
-        call, _, error = rule.partition("=")
-        answer = SECCOMP_RET_ERRNO | getattr(errno, error)
-        instructions.append(struct.pack("HBBI", 0x15, 0, 1, CALLS[call]))
-        instructions.append(struct.pack("HBBI", 0x06, 0, 0, answer))
-    instructions.append(struct.pack("HBBI", 0x06, 0, 0, SECCOMP_RET_ALLOW))
+    instructions = [instruction for rule in rules for instruction in instructions_for(rule)]
+    instructions.append(answer(SECCOMP_RET_ALLOW))
     program = Program(len(instructions), b"".join(instructions))
     libc = ctypes.CDLL(None, use_errno=True)
     if (

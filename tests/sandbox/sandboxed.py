@@ -24,6 +24,23 @@ def words_without(*rules: str) -> list[str]:
     return words
 
 
+def words_inside(script: str, lacking: str, *namespaces: str) -> tuple[str, ...]:
+    """What goes before a command to run it in new namespaces, which a shell script sets up.
+
+    The script runs the command itself, as `"$@"`. Where it cannot, the test is skipped: `lacking`
+    is the reason.
+    """
+    unshare = ("unshare", "--user", "--map-root-user", *namespaces)
+    words = (*unshare, "sh", "-c", script, "sh")
+    try:
+        tried = run(*words, "true")
+    except FileNotFoundError:
+        pytest.skip("not installed: unshare")
+    if tried.returncode != 0:
+        pytest.skip(f"{lacking}: {tried.stderr.strip()}")
+    return words
+
+
 def run(
     *words: str, environment: dict[str, str] | None = None, directory: Path | None = None
 ) -> subprocess.CompletedProcess[str]:

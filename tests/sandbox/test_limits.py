@@ -8,21 +8,13 @@ from pathlib import Path
 import pytest
 
 from .refusing import UNAVAILABLE
-from .sandboxed import SOFTHCA, run
-
-UNSHARE = ("unshare", "--user", "--map-root-user", "sh", "-c")
+from .sandboxed import SOFTHCA, run, words_inside
 
 
 def limited(limit: str, count: int) -> tuple[str, ...]:
     """What goes before a command to run it where a user has only so many."""
-    words = (*UNSHARE, f'echo {count} > /proc/sys/user/{limit} && exec "$@"', "sh")
-    try:
-        tried = run(*words, "true")
-    except FileNotFoundError:
-        pytest.skip("not installed: unshare")
-    if tried.returncode != 0:
-        pytest.skip(f"there is no such limit to be had: {tried.stderr.strip()}")
-    return words
+    script = f'echo {count} > /proc/sys/user/{limit} && exec "$@"'
+    return words_inside(script, "there is no such limit to be had")
 
 
 @pytest.mark.parametrize(("doorbells", "count"), [("asked", 0), ("written", 0), ("written", 1)])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
+from .sandboxed import SOFTHCA, run, words_inside
 
-from .sandboxed import SOFTHCA, run
-
-UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "sh", "-c")
 UP = 'ip link set lo up && exec "$@"'
 # To be root means nothing without capabilities, as in a container that has dropped all of them.
 PORTS = """
@@ -17,14 +14,7 @@ exec setpriv --bounding-set=-all --inh-caps=-all "$@"
 
 def inside(script: str) -> tuple[str, ...]:
     """What goes before a command to run it in a network namespace that a script sets up."""
-    words = (*UNSHARE, script, "sh")
-    try:
-        tried = run(*words, "true")
-    except FileNotFoundError:
-        pytest.skip("not installed: unshare")
-    if tried.returncode != 0:
-        pytest.skip(f"no such network namespace is to be had: {tried.stderr.strip()}")
-    return words
+    return words_inside(script, "no such network namespace is to be had", "--net")
 
 
 def test_a_loopback_interface_that_is_down_is_named() -> None:

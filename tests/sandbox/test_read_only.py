@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from .sandboxed import SOFTHCA, run
+from .sandboxed import SOFTHCA, run, words_inside
 
-UNSHARE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c")
-# Whoever looks for a directory takes the working one in the end.
+# Whoever looks for a directory takes the working one in the end. What is mounted below comes along,
+# as it must in a namespace of a user's own.
 READ_ONLY = """
 for place in {places}; do
-  [ ! -d $place ] || { mount --bind $place $place && mount -o remount,bind,ro $place; } || exit 77
+  [ ! -d $place ] || { mount --rbind $place $place && mount -o remount,bind,ro $place; } || exit 77
 done
 cd /tmp
 exec "$@"
@@ -28,14 +28,8 @@ ENVIRONMENT = {
 
 def without(places: str) -> tuple[str, ...]:
     """What goes before a command to run it where these directories are read-only."""
-    words = (*UNSHARE, READ_ONLY.replace("{places}", places), "sh")
-    try:
-        tried = run(*words, "true")
-    except FileNotFoundError:
-        pytest.skip("not installed: unshare")
-    if tried.returncode != 0:
-        pytest.skip(f"no directory can be made read-only here: {tried.stderr.strip()}")
-    return words
+    script = READ_ONLY.replace("{places}", places)
+    return words_inside(script, "no directory can be made read-only here", "--mount")
 
 
 def test_programs_run_with_shared_memory_alone() -> None:
@@ -63,13 +57,8 @@ def test_what_to_set_is_said_where_nothing_can_be_written() -> None:
 def test_where_there_is_no_room_is_said(tmp_path: Path) -> None:
     # The directory holds what is tried whether it can be written, and no more.
     small = f'mount -t tmpfs -o size=4k none {tmp_path} && TMPDIR={tmp_path} exec "$@"'
-    try:
-        tried = run(*UNSHARE, small, "sh", "true")
-    except FileNotFoundError:
-        pytest.skip("not installed: unshare")
-    if tried.returncode != 0:
-        pytest.skip(f"no small directory can be made here: {tried.stderr.strip()}")
-    done = run(*UNSHARE, small, "sh", *SOFTHCA, "run", "--", "true", environment=ENVIRONMENT)
+    words = words_inside(small, "no small directory can be made here", "--mount")
+    done = run(*words, *SOFTHCA, "run", "--", "true", environment=ENVIRONMENT)
     assert done.returncode == 1
     assert f"No space left on device: '{tmp_path}/softhca-sysfs-" in done.stderr, done.stderr
 
