@@ -10,7 +10,7 @@ from softhca import _adapter
 from softhca.invalidation.events import InvalidationEvent, InvalidationKind
 from softhca.verbs.checks import unsigned
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.events import wait_for_event
+from softhca.verbs.events import until_readable, wait_for_event
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.waiting import checkpoint, wait_readable
 
@@ -103,7 +103,7 @@ class InvalidationChannel(VerbsObject):
             TimeoutError: If none came in time.
             VerbsError: As `read()`.
         """
-        return wait_for_event(self.fileno(), lambda: self.read() or None, timeout)
+        return wait_for_event(lambda: self.read() or None, timeout, until_readable(self.fileno()))
 
     def __aiter__(self) -> InvalidationChannel:
         """Events for `async for`, under asyncio and trio; it ends only by an error."""

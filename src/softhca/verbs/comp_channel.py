@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import functools
 from typing import TYPE_CHECKING
 
 from softhca._adapter import CompletionChannel
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.events import wait_for_event
+from softhca.verbs.events import until_readable, wait_for_event
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.waiting import checkpoint, wait_readable
 
@@ -100,10 +99,12 @@ class CompChannel(VerbsObject):
         world = self.device._world
         if world is not None:
             return world.wait(self._take, timeout, f"a completion event of {self.device.name}")
-        if self._hca.is_simulated:
-            return wait_for_event(-1, self._take, timeout)
-        wait = functools.partial(self._hca.wait_for, self._channel)
-        return wait_for_event(self._channel.fd, self._take, timeout, wait)
+        wait = until_readable(-1) if self._hca.is_simulated else self._wait
+        return wait_for_event(self._take, timeout, wait)
+
+    def _wait(self, seconds: float) -> None:
+        if not self._hca.wait_for(self._channel, seconds):
+            until_readable(self._channel.fd)(seconds)
 
     async def wait_event(self) -> CQ:
         """The same in a task of asyncio or trio; no event is lost when it is cancelled.

@@ -22,7 +22,7 @@ from softhca.verbs.cq import CQ
 from softhca.verbs.dm import DM
 from softhca.verbs.enums import AtomicCap, DeviceCap, Mtu, PortState
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.events import AsyncEvent, AsyncEvents, take_event, wait_for_event
+from softhca.verbs.events import AsyncEvent, AsyncEvents, take_event, until_readable, wait_for_event
 from softhca.verbs.gid import GID
 from softhca.verbs.lifetime import VerbsObject, alive, made_once
 from softhca.verbs.pd import PD
@@ -442,7 +442,7 @@ class Device(VerbsObject):
                 self.poll_async_event, timeout, f"an asynchronous event of {self.name}"
             )
         hca = self._hca  # Keeps the descriptor open though the device be closed.
-        return wait_for_event(hca.async_event_fd, self.poll_async_event, timeout)
+        return wait_for_event(self.poll_async_event, timeout, until_readable(hca.async_event_fd))
 
     def async_events(self) -> AsyncEvents:
         """The events for `async for`, in a task of asyncio or trio.

@@ -181,33 +181,36 @@ def demand_descriptor(fd: int) -> int:
     return fd
 
 
-def wait_for_event(
-    fd: int,
-    take: Callable[[], E | None],
-    timeout: float | None,
-    wait: Callable[[float], bool] | None = None,
-) -> E:
-    """Takes an event, waiting on its descriptor while there is none.
-
-    Args:
-        fd: The descriptor.
-        take: Takes an event, if there is one.
-        timeout: Seconds; None waits for ever.
-        wait: Waits for so many seconds or less, better than on the descriptor. False: it cannot.
+def until_readable(fd: int) -> Callable[[float], object]:
+    """What `wait_for_event` waits by where it waits on a descriptor alone.
 
     Raises:
-        TimeoutError: If none came within `timeout` seconds.
         VerbsError: EOPNOTSUPP, without a descriptor: the device is simulated.
     """
     poller = select.poll()
     poller.register(demand_descriptor(fd), select.POLLIN)
+    return lambda seconds: poller.poll(min(seconds * 1000, _LONGEST_MS))
+
+
+def wait_for_event(
+    take: Callable[[], E | None], timeout: float | None, wait: Callable[[float], object]
+) -> E:
+    """Takes an event, waiting while there is none.
+
+    Args:
+        take: Takes an event, if there is one.
+        timeout: Seconds; None waits for ever.
+        wait: Waits for so many seconds or less.
+
+    Raises:
+        TimeoutError: If none came within `timeout` seconds.
+    """
     deadline = math.inf if timeout is None else time.monotonic() + _seconds(timeout)
     while True:
         event = take()
         if event is not None:
             return event
-        left_ms = (deadline - time.monotonic()) * 1000
-        if left_ms <= 0:
+        left = deadline - time.monotonic()
+        if left <= 0:
             raise TimeoutError(f"no event within {timeout} s")
-        if wait is None or not wait(left_ms / 1000):
-            poller.poll(min(left_ms, _LONGEST_MS))
+        wait(left)
