@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include "wire/crc32_routines.hpp"
@@ -48,6 +50,8 @@ RoutineList find_routines() {
     list.add("vpclmulqdq", crc32_by_vpclmulqdq);
   }
   if (has_pclmulqdq) list.add("pclmulqdq", crc32_by_pclmulqdq);
+#elif defined(__aarch64__)
+  if ((getauxval(AT_HWCAP) & HWCAP_CRC32) != 0) list.add("armv8-crc", crc32_by_armv8);
 #endif
   list.add("table", crc32_by_table);
 #if defined(__x86_64__)

@@ -25,4 +25,9 @@ std::uint32_t crc32_by_pclmulqdq(std::uint32_t crc, ByteView bytes);
 std::uint32_t crc32_by_vpclmulqdq(std::uint32_t crc, ByteView bytes);
 #endif
 
+#if defined(__aarch64__)
+// The caller must know that the CPU has the CRC extension.
+std::uint32_t crc32_by_armv8(std::uint32_t crc, ByteView bytes);
+#endif
+
 }  // namespace softhca
