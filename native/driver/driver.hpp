@@ -20,6 +20,7 @@
 #include "driver/event_bell.hpp"
 #include "driver/fork_generation.hpp"
 #include "driver/guarded_adapter.hpp"
+#include "driver/local_news.hpp"
 #include "driver/quiet_wire.hpp"
 #include "driver/watch_duty.hpp"
 #include "driver/yield_habit.hpp"
@@ -237,9 +238,7 @@ class Driver {
   std::atomic<bool> descriptors_lost_{false};     // The driver's own as well.
   std::unique_ptr<Neighbourhood> neighbourhood_;  // Null: everything takes the network.
   QuietWire quiet_wire_;
-  std::atomic<bool> local_news_{false};
-  std::atomic<bool> neighbours_borrow_{false};  // Payloads that were left in place are under way.
-  std::uint64_t local_news_ns_ = 0;             // The thread last heard of a neighbour then.
+  LocalNews local_news_;
   // Of whoever has the watch.
   std::uint32_t fruitful_polls_seen_ = 0;
   int short_sleeps_ = 0;            // Of those that the network ended, in a row.

@@ -101,8 +101,7 @@ YieldHabit::Yield Driver::be_patient(int& looks) {
 bool Driver::fetch_and_settle(bool& due) {
   guarded_->adapter.begin_call();
   const bool fetched = neighbourhood_->fetch(kAskClock);
-  if (fetched) local_news_.store(true, std::memory_order_relaxed);
-  neighbours_borrow_.store(neighbourhood_->has_lent(), std::memory_order_relaxed);
+  local_news_.looked(fetched, neighbourhood_->has_lent());
   due = settle_locally();
   return fetched;
 }

@@ -159,12 +159,10 @@ void Driver::sleep_until_ready(Waiter* waiter) {
 // it.
 bool Driver::neighbours_were_here() {
   if (!neighbourhood_ || !neighbourhood_->is_inhabited() || stopping_.load()) return false;
-  const std::uint64_t now_ns = monotonic_ns();
-  if (local_news_.exchange(false, std::memory_order_relaxed)) local_news_ns_ = now_ns;
-  const bool borrowed = neighbours_borrow_.load(std::memory_order_relaxed);
-  if (now_ns - local_news_ns_ >= (borrowed ? kLingerForBorrowersNs : kLingerNs)) return false;
+  const std::uint64_t age_ns = local_news_.age_ns(monotonic_ns());
+  if (age_ns >= (local_news_.lends() ? kLingerForBorrowersNs : kLingerNs)) return false;
   // What follows at once comes before others had the processor.
-  if (now_ns - local_news_ns_ >= kAtOnceNs || yields_.is_crowded()) sched_yield();
+  if (age_ns >= kAtOnceNs || yields_.is_crowded()) sched_yield();
   return true;
 }
 
