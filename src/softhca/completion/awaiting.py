@@ -7,7 +7,6 @@ tasks that wait for the queue share the pump: a thousand of them cost one event.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from softhca.completion.waiters import (
     TrioWaiter,
     Waiter,
     demand_time,
+    running_loop,
     trio_here,
 )
 from softhca.verbs.errors import VerbsError
@@ -104,7 +104,7 @@ class Dispatcher:
         trio = trio_here()
         pump = self._pump
         if trio is None:
-            loop = asyncio.get_running_loop()
+            loop = running_loop()
             if not isinstance(pump, _AsyncioPump) or pump.loop is not loop:
                 self._let_go_of(pump)
                 self._pump = _AsyncioPump(self)
@@ -275,7 +275,7 @@ class _AsyncioPump:
     """Polls in callbacks of an asyncio loop."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
-        self.loop = asyncio.get_running_loop()
+        self.loop = running_loop()
         self._dispatcher = dispatcher
         self._scheduled = False
         self._stopped = False
@@ -399,9 +399,7 @@ def post_and_wait(
         # A queue with callbacks of its own: it calls, in its context.
         demand_time(cq.device._world)
         trio = trio_here()
-        waiter: Waiter = (
-            AsyncioWaiter(asyncio.get_running_loop()) if trio is None else TrioWaiter(trio)
-        )
+        waiter: Waiter = AsyncioWaiter(running_loop()) if trio is None else TrioWaiter(trio)
         post(make(Awaited(None, waiter)))
         return _completion(waiter)
     waiter = dispatcher.waiter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import sys
 import threading
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from softhca.verbs.errors import VerbsError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from softhca.verbs.world import World
 
 
@@ -168,19 +169,29 @@ class TrioWaiter:
 
 def trio_here() -> Any:
     """Returns the module trio in a task of trio, None in one of asyncio; raises elsewhere."""
-    # Not get_running_loop(): trio can be a guest of a loop that runs.
-    try:
-        if asyncio.current_task() is not None:
-            return None
-    except RuntimeError:
-        pass
-    trio = sys.modules.get("trio")
+    # Whoever is in a task of one of them has imported it.
+    asyncio, trio = sys.modules.get("asyncio"), sys.modules.get("trio")
+    if asyncio is not None:
+        # Not get_running_loop(): trio can be a guest of a loop that runs. Another thread may be
+        # importing it just now.
+        with suppress(RuntimeError, AttributeError):
+            if asyncio.current_task() is not None:
+                return None
     if trio is not None:
         # Not in_trio_task(), which older versions have not.
         with suppress(RuntimeError):
             trio.lowlevel.current_task()
             return trio
     raise RuntimeError("must be awaited in a task of asyncio or trio")
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The loop of the task of asyncio that calls.
+
+    To import asyncio takes half as long as the rest of softhca, which most programs use without.
+    """
+    loop: asyncio.AbstractEventLoop = sys.modules["asyncio"].get_running_loop()
+    return loop
 
 
 def demand_time(world: World | None) -> None:
@@ -195,7 +206,7 @@ def demand_time(world: World | None) -> None:
     if world is None:
         return
     trio = trio_here()
-    loop = asyncio.get_running_loop() if trio is None else trio.lowlevel.current_trio_token()
+    loop = running_loop() if trio is None else trio.lowlevel.current_trio_token()
     if not world.passes_in(loop):
         rule = "lets no virtual time pass: use fabric.run_async() or fabric.run_trio()"
         raise VerbsError(errno.EDEADLK, "loop", None, rule)

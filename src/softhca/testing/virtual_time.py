@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from softhca import _adapter
 from softhca._adapter import FabricStop
 from softhca.testing.errors import DeadlockError, FabricError
-from softhca.testing.event_loop import run_asyncio, run_trio
 from softhca.testing.network import Network
 from softhca.testing.programs import Programs
 from softhca.testing.races import MemoryWatch
@@ -182,10 +181,15 @@ class VirtualTime(Network):
         Raises:
             DeadlockError: If all tasks wait for what can never come.
         """
+        # Who imports this package for its faults, such as the command line, has no loop.
+        from softhca.testing.event_loop import run_asyncio
+
         return run_asyncio(self, main)
 
     def run_trio(self, main: Callable[..., Awaitable[E]], *args: Any) -> E:
         """The same for an async function under trio."""
+        from softhca.testing.event_loop import run_trio
+
         return run_trio(self, main, *args)
 
     def _busy_crews(self) -> list[Device]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from softhca.completion.waiters import demand_time, trio_here
+from softhca.completion.waiters import demand_time, running_loop, trio_here
 
 if TYPE_CHECKING:
+    import asyncio
+
     from softhca.verbs.world import World
 
 
@@ -48,11 +49,13 @@ async def checkpoint() -> None:
     if trio is not None:
         await trio.lowlevel.checkpoint()
     else:
+        import asyncio
+
         await asyncio.sleep(0)
 
 
 async def _asyncio_readable(fd: int) -> None:
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     readable: asyncio.Future[None] = loop.create_future()
 
     def wake() -> None:
