@@ -9,11 +9,11 @@ import pytest
 
 import softhca as hca
 from softhca.completion import crew
-from softhca.testing import Wire, open_simulated
+from softhca.testing import open_simulated
 from softhca.verbs import acknowledgement
 
 from .callbacks import PATIENCE_S, kept
-from .hosts import Host, Pair
+from .hosts import Host, Pair, simulated_pair
 from .receivers import Receiver
 from .tasks import RUNNERS, Body, runner
 
@@ -35,11 +35,8 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def simulated() -> Iterator[Pair]:
     """Two hosts in virtual time."""
-    with (
-        open_simulated("10.0.0.1", seed=1) as a,
-        open_simulated("10.0.0.2", seed=2) as b,
-    ):
-        yield Pair(Host(a), Host(b), Wire(a, b))
+    with simulated_pair() as pair:
+        yield pair
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import softhca as hca
-from softhca.testing import Wire
+from softhca.testing import Wire, open_simulated
 
 T = TypeVar("T")
 BUFFER_BYTES = 1 << 16
@@ -95,3 +96,13 @@ class Pair:
             near.connect(far.info())
             far.connect(near.info())
         return near, far
+
+
+@contextmanager
+def simulated_pair() -> Iterator[Pair]:
+    """Two hosts in virtual time."""
+    with (
+        open_simulated("10.0.0.1", seed=1) as a,
+        open_simulated("10.0.0.2", seed=2) as b,
+    ):
+        yield Pair(Host(a), Host(b), Wire(a, b))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from .host import Host
+from .host import Host, Qp, Region
+from .peer import Peer, connect
 
 TOP = Path(__file__).resolve().parents[2]
 
@@ -28,3 +29,10 @@ def captures() -> Path:
 @pytest.fixture
 def host() -> Host:
     return Host()
+
+
+@pytest.fixture
+def served(host: Host) -> tuple[Qp, Peer, Region]:
+    """(qp, peer, memory) with path MTU 256."""
+    qp, peer = connect(host, path_mtu=1)
+    return qp, peer, host.memory(4096)

@@ -6,7 +6,7 @@ from typing import Any
 
 from softhca._adapter import Packet, QPState, QPType, Route, opcode_name
 
-from .host import EVERYTHING, THEIRS, Host, Qp, av_to, gid_of
+from .host import EVERYTHING, THEIRS, Host, Qp, Region, av_to, gid_of
 
 OPCODE = {opcode_name(number): number for number in range(256)}
 PSN_MASK = 0xFFFFFF
@@ -21,6 +21,15 @@ NAK_OPERATIONAL = 0x63
 def rnr(timer_code: int) -> int:
     """Syndrome of an RNR NAK."""
     return 0x20 | timer_code
+
+
+def reth(memory: Region, length: int, *, at: int = 0, rkey: int | None = None) -> dict[str, int]:
+    """The fields of an RDMA extended header: `length` bytes, `at` bytes into a region."""
+    return {
+        "virtual_address": (memory.address + at) & 0xFFFFFFFFFFFFFFFF,
+        "rkey": memory.rkey if rkey is None else rkey,
+        "dma_length": length,
+    }
 
 
 def psn_after(psn: int, count: int = 1) -> int:

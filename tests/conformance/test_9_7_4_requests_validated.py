@@ -11,26 +11,12 @@ from .peer import (
     NAK_ACCESS,
     NAK_INVALID,
     connect,
+    reth,
 )
 
 SUCCESS, FLUSHED = WcStatus.SUCCESS, WcStatus.WR_FLUSH_ERR
 PSN = 0x100
 MTU = 256
-
-
-@pytest.fixture
-def served(host):
-    """(qp, peer, memory) with path MTU 256."""
-    qp, peer = connect(host, path_mtu=1)
-    return qp, peer, host.memory(4096)
-
-
-def reth(memory, length, *, at=0, rkey=None):
-    return {
-        "virtual_address": (memory.address + at) & 0xFFFFFFFFFFFFFFFF,
-        "rkey": memory.rkey if rkey is None else rkey,
-        "dma_length": length,
-    }
 
 
 def assert_refused(qp, peer, nak, event, psn=PSN):

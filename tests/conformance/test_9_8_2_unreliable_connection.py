@@ -7,7 +7,7 @@ import pytest
 from softhca._adapter import QPState, QPType, WcOpcode, WcStatus, WrOpcode
 
 from .host import fetch_add, pattern, read, send, write
-from .peer import connect, psn_after
+from .peer import connect, psn_after, reth
 
 SUCCESS, FLUSHED = WcStatus.SUCCESS, WcStatus.WR_FLUSH_ERR
 PSN = 0xFFFFFE
@@ -18,14 +18,6 @@ MTU = 256
 def joined(host):
     qp, peer = connect(host, QPType.UC, path_mtu=1, rq_psn=PSN, sq_psn=PSN)
     return qp, peer, host.memory(8192)
-
-
-def reth(memory, length, *, at=0, rkey=None):
-    return {
-        "virtual_address": memory.address + at,
-        "rkey": memory.rkey if rkey is None else rkey,
-        "dma_length": length,
-    }
 
 
 # --- the requester

@@ -7,26 +7,11 @@ import pytest
 from softhca._adapter import Access, EventType, QPState, QPType, Reason, Route, WcStatus
 
 from .host import gid_of, pattern, send
-from .peer import ACK, NAK_ACCESS, NAK_INVALID, NAK_OPERATIONAL, NAK_SEQUENCE, Peer, connect
+from .peer import ACK, NAK_ACCESS, NAK_INVALID, NAK_OPERATIONAL, NAK_SEQUENCE, Peer, connect, reth
 
 SUCCESS, FLUSHED = WcStatus.SUCCESS, WcStatus.WR_FLUSH_ERR
 PSN = 0x100
 MTU = 256
-
-
-@pytest.fixture
-def served(host):
-    """(qp, peer, memory) with path MTU 256."""
-    qp, peer = connect(host, path_mtu=1)
-    return qp, peer, host.memory(4096)
-
-
-def reth(memory, length, *, at=0, rkey=None):
-    return {
-        "virtual_address": (memory.address + at) & 0xFFFFFFFFFFFFFFFF,
-        "rkey": memory.rkey if rkey is None else rkey,
-        "dma_length": length,
-    }
 
 
 # --- the receive (9.7.4.1.7)

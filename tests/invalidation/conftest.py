@@ -7,18 +7,15 @@ from collections.abc import Iterator
 import pytest
 
 import softhca as hca
-from api.hosts import Host, Pair
-from softhca.testing import Wire, open_simulated
+from api.hosts import Host, Pair, simulated_pair
+from softhca.testing import open_simulated
 
 
 @pytest.fixture
 def simulated() -> Iterator[Pair]:
     """Two hosts in virtual time."""
-    with (
-        open_simulated("10.0.0.1", seed=1) as a,
-        open_simulated("10.0.0.2", seed=2) as b,
-    ):
-        yield Pair(Host(a), Host(b), Wire(a, b))
+    with simulated_pair() as pair:
+        yield pair
 
 
 @pytest.fixture
