@@ -121,8 +121,8 @@ Result<int> Adapter::req_notify_cq(std::uint32_t handle, std::uint32_t flags) {
   if (cq == nullptr) {
     return no_such(handle);
   }
-  const std::uint32_t kind = flags & 3;
-  if ((flags & ~7u) != 0 || (kind != 1 && kind != 2)) {
+  const std::uint32_t kind = flags & ~kNotifyReportMissedEvents;
+  if (kind != kNotifySolicited && kind != kNotifyNextComp) {
     return refuse(EINVAL, "flags", flags,
                   "must be one of SOLICITED (1) and NEXT_COMP (2), with or without "
                   "REPORT_MISSED_EVENTS (4)");
@@ -130,8 +130,8 @@ Result<int> Adapter::req_notify_cq(std::uint32_t handle, std::uint32_t flags) {
   if (cq->overflowed() && cq->count() == 0) {
     return refuse(EIO, "cq", handle, "has overflowed: nothing comes any more");
   }
-  cq->arm(kind == 1);
-  return (flags & 4) != 0 && cq->count() != 0 ? 1 : 0;
+  cq->arm(kind == kNotifySolicited);
+  return (flags & kNotifyReportMissedEvents) != 0 && cq->count() != 0 ? 1 : 0;
 }
 
 }  // namespace softhca

@@ -16,7 +16,7 @@
 namespace softhca {
 namespace {
 
-constexpr std::uint32_t kNextCompOrMissed = 2 | 4;
+constexpr std::uint32_t kNextCompOrMissed = kNotifyNextComp | kNotifyReportMissedEvents;
 
 struct MethodNames {
   PyObject* done = PyUnicode_InternFromString("done");

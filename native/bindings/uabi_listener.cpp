@@ -115,7 +115,30 @@ void bind_known(nb::module_& module) {
           [](Known& self, std::uint64_t inode, std::uint32_t qp_handle) {
             self.doorbells.remove(inode, qp_handle);
           },
-          nb::arg("inode"), nb::arg("qp_handle"));
+          nb::arg("inode"), nb::arg("qp_handle"))
+      .def(
+          "add_arm",
+          [](Known& self, std::uint64_t inode, std::uint32_t cq_handle, Hca& hca,
+             std::uint32_t cq) {
+            self.arms.add(inode, cq_handle, [&hca, cq](bool solicited_only) {
+              const Result<int> armed = hca.call_without_gil([&](Adapter& adapter) {
+                const NotifyFlags flags = solicited_only ? kNotifySolicited : kNotifyNextComp;
+                return adapter.req_notify_cq(cq, flags);
+              });
+              return armed.status.error;
+            });
+          },
+          nb::arg("inode"), nb::arg("cq_handle"), nb::arg("hca"), nb::arg("cq"),
+          "The adapter must stay until the queue is removed.")
+      .def(
+          "remove_arm",
+          [](Known& self, std::uint64_t inode, std::uint32_t cq_handle) {
+            self.arms.remove(inode, cq_handle);
+          },
+          nb::arg("inode"), nb::arg("cq_handle"))
+      .def(
+          "forget_ioctl", [](Known& self) { self.knows_ioctl.store(false); },
+          "Commands by ioctl(2) are none.");
 }
 
 void bind_asked(nb::module_& module) {

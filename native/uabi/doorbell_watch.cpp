@@ -55,7 +55,7 @@ class DoorbellWatch::Track {
           [&] { file_->wait_for_writer(); });
       if (seen.kind == SeenDoorbell::Kind::none) break;
       if (seen.kind == SeenDoorbell::Kind::doorbell) {
-        static_cast<void>(doorbells.ring(inode_, seen.handle));
+        static_cast<void>(doorbells.call(inode_, seen.handle));
       }
       rang = true;
       into_ += kDoorbellBytes;

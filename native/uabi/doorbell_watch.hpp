@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "link/file_descriptor.hpp"
-#include "uabi/doorbell_table.hpp"
+#include "uabi/handle_calls.hpp"
 #include "uabi/lookout.hpp"
 #include "uabi/ring_file.hpp"
 #include "vocabulary/status.hpp"

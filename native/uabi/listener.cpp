@@ -13,6 +13,7 @@
 
 #include "driver/clock.hpp"
 #include "driver/signals_blocked.hpp"
+#include "uabi/arm_command.hpp"
 #include "uabi/doorbell_record.hpp"
 #include "uabi/lookout.hpp"
 #include "uabi/seccomp_abi.hpp"
@@ -173,24 +174,45 @@ void Listener::on_descriptor_call(const Notification& call) {
     answers_.proceed(call.id);
     return;
   }
-  if (call.call == SystemCall::write && call.arguments[2] == kDoorbellBytes) {
-    std::uint8_t command[kDoorbellBytes];
-    std::uint32_t number;
-    std::uint32_t handle;
-    const std::size_t got = read_task(call.task, call.arguments[1], command, sizeof(command));
-    std::memcpy(&number, command, sizeof(number));
-    std::memcpy(&handle, command + kQpHandleAt, sizeof(handle));
-    if (got == sizeof(command) && number == kPostSend && is_doorbell(command)) {
-      const int error = known_->doorbells.ring(file.st_ino, handle);
-      if (error == 0) {
-        answers_.give(call.id, static_cast<std::int64_t>(kDoorbellBytes));
-      } else {
-        answers_.refuse(call.id, error);
-      }
-      return;
-    }
+  if (!rings(call, file.st_ino) && !arms(call, file.st_ino)) queue_for_python({call, file.st_ino});
+}
+
+// A doorbell; false, and nothing was done, if it is none.
+bool Listener::rings(const Notification& call, std::uint64_t inode) {
+  if (call.call != SystemCall::write || call.arguments[2] != kDoorbellBytes) return false;
+  std::uint8_t command[kDoorbellBytes];
+  std::uint32_t number;
+  std::uint32_t handle;
+  const std::size_t got = read_task(call.task, call.arguments[1], command, sizeof(command));
+  std::memcpy(&number, command, sizeof(number));
+  std::memcpy(&handle, command + kQpHandleAt, sizeof(handle));
+  if (got != sizeof(command) || number != kPostSend || !is_doorbell(command)) return false;
+  const int error = known_->doorbells.call(inode, handle);
+  if (error == 0) {
+    answers_.give(call.id, static_cast<std::int64_t>(kDoorbellBytes));
+  } else {
+    answers_.refuse(call.id, error);
   }
-  queue_for_python({call, file.st_ino});
+  return true;
+}
+
+// A completion queue that is armed; false, if this is something else, or cannot be done.
+bool Listener::arms(const Notification& call, std::uint64_t inode) {
+  const bool is_ioctl = call.call == SystemCall::ioctl && known_->knows_ioctl.load();
+  const bool is_write = call.call == SystemCall::write && call.arguments[2] == kArmWriteBytes;
+  if (!is_ioctl && !is_write) return false;
+  std::uint8_t bytes[std::max(kArmIoctlBytes, kArmWriteBytes)];
+  const std::size_t length = is_ioctl ? kArmIoctlBytes : kArmWriteBytes;
+  const std::uint64_t address = call.arguments[is_ioctl ? 2 : 1];
+  if (read_task(call.task, address, bytes, length) != length) return false;
+  const ByteView given(bytes, length);
+  const std::optional<ArmCommand> command =
+      is_ioctl ? arm_command_of_ioctl(given) : arm_command_of_write(given);
+  if (!command || known_->arms.call(inode, command->cq_handle, command->solicited_only) != 0) {
+    return false;
+  }
+  answers_.give(call.id, is_ioctl ? 0 : static_cast<std::int64_t>(kArmWriteBytes));
+  return true;
 }
 
 }  // namespace softhca

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "link/file_descriptor.hpp"
-#include "uabi/doorbell_table.hpp"
+#include "uabi/handle_calls.hpp"
 #include "uabi/known_files.hpp"
 #include "uabi/known_paths.hpp"
 #include "uabi/notification.hpp"
@@ -30,6 +30,8 @@ struct Known {
   KnownPaths paths;
   KnownFiles files;
   DoorbellTable doorbells;
+  ArmTable arms;
+  std::atomic<bool> knows_ioctl{true};
 };
 
 class Listener {
@@ -61,6 +63,8 @@ class Listener {
   void run();
   void handle(const Notification& call);
   void on_descriptor_call(const Notification& call);
+  bool rings(const Notification& call, std::uint64_t inode);
+  bool arms(const Notification& call, std::uint64_t inode);
   void queue_for_python(const Asked& asked);
   void note_refusal(pid_t task);
 

@@ -55,6 +55,12 @@ enum SendFlags : std::uint32_t {
   kSendInline = 8,
 };
 
+enum NotifyFlags : std::uint32_t {
+  kNotifySolicited = 1,
+  kNotifyNextComp = 2,
+  kNotifyReportMissedEvents = 4,
+};
+
 enum class WcStatus : std::uint8_t {
   SUCCESS = 0,
   LOC_LEN_ERR = 1,

@@ -1878,6 +1878,14 @@ class Known:
 
     def remove_doorbell(self, inode: int, qp_handle: int) -> None: ...
 
+    def add_arm(self, inode: int, cq_handle: int, hca: Hca, cq: int) -> None:
+        """The adapter must stay until the queue is removed."""
+
+    def remove_arm(self, inode: int, cq_handle: int) -> None: ...
+
+    def forget_ioctl(self) -> None:
+        """Commands by ioctl(2) are none."""
+
 class Asked:
     """A system call of a program that waits for our answer."""
 

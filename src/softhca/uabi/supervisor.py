@@ -102,6 +102,8 @@ class Supervisor:
             for index, (adapter, node) in enumerate(zip(adapters, nodes, strict=True))
         ]
         self._known = Known()
+        if write_only:
+            self._known.forget_ioctl()
         self._doorbells = DoorbellWatch(self._known) if self._doorbells_are_written else None
         self._programs: list[Program] = []
         self._shut_doors: list[Door] = []

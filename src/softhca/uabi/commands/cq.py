@@ -36,10 +36,12 @@ class OwnedCQ:
     user_handle: int
     channel: Channel | None = None
     sink: int = 0
+    handle: int = -1
 
     def destroy(self) -> dict[str, int]:
         """EBUSY, while queue pairs complete to it."""
         self.cq.close()
+        self.context.known.remove_arm(self.context.file.inode, self.handle)
         told = {"async_events_reported": self.context.forget_events(self.cq)}
         if self.channel is not None:
             self.context.device.hca.remove_sink(self.sink)
@@ -76,8 +78,10 @@ def create_cq(call: Call, request: Fields) -> dict[str, Any]:
         device.hca.attach_cq(cq.handle, owned.sink)
     context.name_for_events(cq, request.user_handle)
     call.undo.clear()
+    owned.handle = call.own(owned)
+    context.known.add_arm(context.file.inode, owned.handle, device.hca, cq.handle)
     return {
-        "cq_handle": call.own(owned),
+        "cq_handle": owned.handle,
         "cqe": rings.room_in(ring),
         "driver": RXE_CREATE_CQ_RESP.pack({"mi": rings.mapping_of(ring)}),
     }
@@ -123,7 +127,7 @@ def modify_cq(call: Call, request: Fields) -> dict[str, Any]:
 
 
 def req_notify_cq(call: Call, request: Fields) -> dict[str, Any]:
-    """Arms it for one event."""
+    """Arms it for one event. What is right in all details is done before it comes here."""
     owned = call.context.objects.get(request.cq_handle, OwnedCQ)
     flags = NotifyFlags.SOLICITED if request.solicited_only else NotifyFlags.NEXT_COMP
     call.context.device.hca.req_notify_cq(owned.cq.handle, flags)
