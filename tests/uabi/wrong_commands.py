@@ -407,7 +407,7 @@ ROWS: tuple[Row, ...] = (
 )
 
 # What we say, and what Linux 6.1 says: rxe lacks the first of them, later kernels say what we say
-# to pages on demand, and our shared receive queues keep their size.
+# to pages on demand, 6.3 and later know of FLUSH, and our shared receive queues keep their size.
 OURS: tuple[tuple[str, int, int, Callable[[Giver], object]], ...] = (
     ("a context to import", OK, EOPNOTSUPP, lambda g: g.ioctl(0, 4)),
     ("moderation", OK, EOPNOTSUPP, lambda g: g.extended(57, s.EX_MODIFY_CQ, _MODERATE, **_SILENT)),
@@ -428,6 +428,13 @@ OURS: tuple[tuple[str, int, int, Callable[[Giver], object]], ...] = (
         EOPNOTSUPP,
         EINVAL,
         lambda g: g.write(9, s.REG_MR, {**_MR, "access_flags": 1 << 6}),
+    ),
+    ("a region to flush", OK, EINVAL, lambda g: g.write(9, s.REG_MR, _to_flush(g, 1 << 8))),
+    (
+        "a region to flush for ever",
+        EOPNOTSUPP,
+        EINVAL,
+        lambda g: g.write(9, s.REG_MR, _to_flush(g, 1 << 9)),
     ),
     (
         "another size of an SRQ",
@@ -454,6 +461,12 @@ def _nothing(giver: Giver, offset: int) -> dict[str, int]:
     """A region without bytes."""
     at = giver.arena.start + PAGE + offset
     return {"start": at, "hca_va": at, "length": 0, "pd_handle": A_PD}
+
+
+def _to_flush(giver: Giver, access: int) -> dict[str, int]:
+    """A region of a page with such a right."""
+    at = giver.arena.start + PAGE
+    return {"start": at, "hca_va": at, "length": PAGE, "pd_handle": A_PD, "access_flags": access}
 
 
 _GROUP = bytes(10) + bytes.fromhex("ffffef000001")

@@ -18,8 +18,8 @@ from softhca.verbs.pd import PD
 
 # Flags that a device may ignore: IB_ACCESS_OPTIONAL_RANGE.
 _OPTIONAL = 0x3FF00000
-# Flags that there are besides: up to IB_ACCESS_HUGETLB.
-_KNOWN = 0xFF
+# Flags that there are besides: up to IB_ACCESS_FLUSH_PERSISTENT.
+_KNOWN = 0x3FF
 _REMOTE_WRITES = Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
 # Rights for which memory must be writable: ib_access_writable(). What a window on it may do is not
 # known yet.
@@ -105,6 +105,8 @@ def _demand_rights(access: int) -> None:
         raise refused(errno.EINVAL, f"access_flags {access:#x}")
     if access & Access.ON_DEMAND:
         raise refused(errno.EOPNOTSUPP, "no on-demand paging")
+    if access & Access.FLUSH_PERSISTENT:
+        raise refused(errno.EOPNOTSUPP, "memory that does not persist")
 
 
 def query_mr(call: Call, request: Fields) -> dict[str, Any]:
