@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-import pyverbs.enums as e
+import verbs_enums as e
 from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import sys
 
-import pyverbs.enums as e
+import verbs_enums as e
 from pyverbs.addr import AH, GID, AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context

@@ -17,6 +17,8 @@ import pytest
 TOP = Path(__file__).resolve().parents[2]
 # Debian's Python, whose package of pyverbs it is; ours may be another one.
 SYSTEM_PYTHON = "/usr/bin/python3"
+# For a program that is given as text and imports what lies beside this file.
+FINDS_WHAT_LIES_HERE = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
 _LONGEST_SECONDS = 120
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pyverbs.enums as e
+import verbs_enums as e
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context

@@ -22,6 +22,7 @@ from softhca.uabi.supervisor import Supervisor
 from softhca.uabi.sysfs import SysfsTree
 
 from .programs import (
+    FINDS_WHAT_LIES_HERE,
     SYSTEM_PYTHON,
     free_port,
     needs,
@@ -31,7 +32,9 @@ from .programs import (
 )
 
 # The queue pair of a program that is killed is gone: whoever talks to it runs out of retries.
-PEER = """
+PEER = (
+    FINDS_WHAT_LIES_HERE
+    + """
 import os, signal, sys, time
 from pyverbs.addr import AHAttr, GlobalRoute
 from pyverbs.cq import CQ
@@ -40,7 +43,7 @@ from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, SendWR
-import pyverbs.enums as e
+import verbs_enums as e
 
 context = Context(name="rxe0")
 pd = PD(context)
@@ -72,6 +75,7 @@ def move(opcode, address, rkey):
         if count:
             return completions[0].status
 """
+)
 
 
 @needs_pyverbs

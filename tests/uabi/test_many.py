@@ -19,7 +19,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from shared_memory import supervisor_of_this
 import mmap, os
-import pyverbs.enums as e
+import verbs_enums as e
 from pyverbs.cq import CompChannel
 from pyverbs.device import Context
 from pyverbs.mr import MR

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .programs import SYSTEM_PYTHON, needs_pyverbs, run_under
+from .programs import FINDS_WHAT_LIES_HERE, SYSTEM_PYTHON, needs_pyverbs, run_under
 
 
 @needs_pyverbs
@@ -10,11 +10,11 @@ def test_only_what_may_be_written_is_registered_for_windows() -> None:
     """A window may give more rights than its region asked the system for (ib_access_writable())."""
     program = """
 import ctypes, errno, mmap
-import pyverbs.enums as e
 from pyverbs.device import Context
 from pyverbs.mr import MR
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsRDMAError
+import verbs_enums as e
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
@@ -27,4 +27,4 @@ try:
 except PyverbsRDMAError as error:
     print(errno.errorcode[error.error_code])
 """
-    assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "EFAULT\n"
+    assert run_under(SYSTEM_PYTHON, "-c", FINDS_WHAT_LIES_HERE + program).stdout == "EFAULT\n"

@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any
 
-import pyverbs.enums as e
+import verbs_enums as e
 from pyverbs.addr import GID, AHAttr, GlobalRoute
 from pyverbs.cq import CQ
 from pyverbs.device import Context
