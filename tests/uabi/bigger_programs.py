@@ -4,7 +4,7 @@
     tests/uabi/bigger_programs.py                  everything
     tests/uabi/bigger_programs.py ud_verbs mpirun  rows that contain one of the words
 
-What is not installed is skipped by name.
+What is not installed, or was built without what a row needs, is skipped with that reason.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 from pair import Outcome, run_pair  # noqa: E402
+from ucx_modules import lacking_for_perftest, lacking_for_verbs  # noqa: E402
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 DEADLINE_SECONDS = 300.0
@@ -112,16 +113,18 @@ def other_rows() -> Iterator[Row]:
 
 
 def missing(row: Row) -> str:
-    """What a row needs that is not installed."""
+    """Why a row cannot be run; empty if it can."""
     program = row.server[0]
     if shutil.which(program) is None:
-        return program
+        return f"not installed: {program}"
+    if program == "ucx_perftest":
+        return lacking_for_perftest()
     modules = {"mpirun": (SYSTEM_PYTHON, "mpi4py"), "ibverbs": (sys.executable, "ibverbs")}
     python, module = modules.get(row.name.split()[0], ("", ""))
     probe = [python, "-c", f"import {module}"]
     if module and subprocess.run(probe, capture_output=True, check=False).returncode:
-        return module
-    return ""
+        return f"not installed: {module}"
+    return lacking_for_verbs() if program == "mpirun" else ""
 
 
 def run_row(row: Row, port: int) -> Outcome:
@@ -157,7 +160,7 @@ def run_table(words: list[str]) -> int:
         lacking = missing(row)
         if lacking:
             skipped += 1
-            print(f"skip {row.name:50} {lacking} is not installed")
+            print(f"skip {row.name:50} {lacking}")
             continue
         outcome = run_row(row, 19000 + number)
         failed += bool(outcome.problem)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from .programs import SYSTEM_PYTHON, needs, run_both_ends, run_under
+from .programs import SYSTEM_PYTHON, run_both_ends, run_under
+from .ucx_modules import lacking_for_perftest, lacking_for_verbs
 
 STATIC_PROGRAM = """
 #include <infiniband/verbs.h>
@@ -38,7 +39,7 @@ print(f"rank {world.rank}\\n", end="", flush=True)
 """
 
 
-@needs("ucx_perftest")
+@pytest.mark.skipif(bool(lacking_for_perftest()), reason=lacking_for_perftest())
 @pytest.mark.parametrize("test", ["tag_lat", "tag_bw", "ucp_get", "ucp_put_bw"])
 def test_ucx_over_rc(test: str) -> None:
     # UCX connects RC through a channel of UD.
@@ -56,6 +57,7 @@ def has_mpi() -> bool:
 
 
 @pytest.mark.skipif(not has_mpi(), reason="not installed: openmpi-bin, python3-mpi4py")
+@pytest.mark.skipif(bool(lacking_for_verbs()), reason=lacking_for_verbs())
 def test_open_mpi_over_ucx(tmp_path: Path) -> None:
     environment = {"UCX_TLS": "rc_verbs,ud_verbs,self", "UCX_NET_DEVICES": "rxe0:1"}
     # Its runner crashes for a user whom neither the environment nor passwd(5) gives a home.
