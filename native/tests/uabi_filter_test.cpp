@@ -82,6 +82,8 @@ TEST("uabi filter: each call is asked about exactly when it may be ours") {
       CHECK_EQ(asks(*architecture, rule, kCwd), by_path || anyway);
       // The upper half of a descriptor is nothing to the kernel.
       CHECK_EQ(asks(*architecture, rule, kCwd | 0xFFFFFFFF00000000), by_path || anyway);
+      // No descriptor at all, which an absolute path needs none of.
+      CHECK_EQ(asks(*architecture, rule, 0xFFFFFFFF), by_path || anyway);
       for (const std::uint64_t inside : {224U, 240U, 255U, 896U, 960U, 1023U}) {
         CHECK_EQ(asks(*architecture, rule, inside), by_number);
       }

@@ -39,7 +39,8 @@ constexpr sock_filter if_above(std::uint32_t value, std::uint8_t held, std::uint
 
 constexpr sock_filter kAllow = give(SECCOMP_RET_ALLOW);
 constexpr sock_filter kAsk = give(SECCOMP_RET_USER_NOTIF);
-constexpr auto kCwd = static_cast<std::uint32_t>(AT_FDCWD);
+// AT_FDCWD, and whatever else is no descriptor: to an absolute path it makes no difference.
+constexpr std::uint32_t kFirstNegative = 0x80000000;
 
 using Program = std::vector<sock_filter>;
 
@@ -72,9 +73,10 @@ Program condition(Trigger trigger, const std::vector<DescriptorRange>& ours) {
     case Trigger::always:
       return {kAsk};
     case Trigger::at_cwd:
-      return {load(argument(0)), if_equal(kCwd, 0, 1), kAsk, kAllow};
+      return {load(argument(0)), if_at_least(kFirstNegative, 0, 1), kAsk, kAllow};
     case Trigger::at_cwd_or_ours:
-      return Program{load(argument(0)), if_equal(kCwd, 0, 1), kAsk} + where_ours(ours, {kAsk});
+      return Program{load(argument(0)), if_at_least(kFirstNegative, 0, 1), kAsk} +
+             where_ours(ours, {kAsk});
     case Trigger::ours:
       return where_ours(ours, {kAsk});
     case Trigger::rdma_request:

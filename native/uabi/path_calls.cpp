@@ -47,7 +47,9 @@ std::uint64_t argument(const Notification& call, int index) {
   return call.arguments[static_cast<std::size_t>(index)];
 }
 
-bool is_at_cwd(const Notification& call) {
+// Where a relative path begins; AT_FDCWD for calls that do not say. What is negative besides is no
+// descriptor, as whoever has an absolute path may pass it.
+int directory_of(const Notification& call) {
   switch (call.call) {
     case SystemCall::openat:
     case SystemCall::openat2:
@@ -55,9 +57,9 @@ bool is_at_cwd(const Notification& call) {
     case SystemCall::statx:
     case SystemCall::faccessat:
     case SystemCall::readlinkat:
-      return static_cast<int>(call.arguments[0]) == AT_FDCWD;
+      return static_cast<int>(call.arguments[0]);
     default:
-      return true;
+      return AT_FDCWD;
   }
 }
 
@@ -131,7 +133,7 @@ std::string path_of(const Notification& call) {
   const Shape shape = shape_of(call.call);
   if (shape.path < 0) return {};
   std::string path = read_path(call.task, argument(call, shape.path));
-  if (path.empty() || path.front() == '/' || !is_at_cwd(call) ||
+  if (path.empty() || path.front() == '/' || directory_of(call) != AT_FDCWD ||
       path.find(kInOurPaths) == std::string::npos) {
     return path;
   }
@@ -154,7 +156,7 @@ std::uint64_t open_flags(const Notification& call) {
 Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
   const Shape shape = shape_of(call.call);
   const std::string path = path_of(call);
-  if (!is_at_cwd(call) || shape.path < 0) {
+  if (directory_of(call) >= 0 || shape.path < 0) {
     // A descriptor in our range, which may be anybody's. Only of itself it is asked, by no path.
     char link[48];
     std::snprintf(link, sizeof(link), "/proc/%d/fd/%d", call.task,

@@ -32,7 +32,7 @@ enum class SystemCall : std::uint8_t {
 // When the kernel asks. A filter sees numbers, and cannot look behind pointers.
 enum class Trigger : std::uint8_t {
   always,
-  at_cwd,             // Its directory is AT_FDCWD, so that the path decides.
+  at_cwd,             // Its directory is AT_FDCWD or no descriptor, so that the path decides.
   at_cwd_or_ours,     // Or the descriptor itself is meant, and it is in our range.
   ours,               // Its descriptor is in our range.
   rdma_request,       // ioctl(2) with RDMA_VERBS_IOCTL, whatever the descriptor.

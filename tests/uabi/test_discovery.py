@@ -204,6 +204,24 @@ print("well")
     assert run_under(sys.executable, "-c", program).stdout == "missing\nwell\n"
 
 
+def test_an_absolute_path_needs_no_directory() -> None:
+    """As hwloc passes them: with a descriptor that is none."""
+    program = """
+import os, stat
+top = "/sys/class/infiniband"
+assert os.listdir(os.open(top, os.O_RDONLY | os.O_DIRECTORY, dir_fd=-1)) == ["rxe0"]
+assert stat.S_ISCHR(os.stat("/dev/infiniband/uverbs0", dir_fd=-1).st_mode)
+assert os.access(top, os.R_OK, dir_fd=-7)
+os.close(os.open("/dev/infiniband/uverbs0", os.O_RDWR, dir_fd=-1))
+os.chdir("/sys/class")
+try:
+    os.stat("infiniband", dir_fd=-1)
+except OSError as error:
+    print(error.errno)
+"""
+    assert run_under(sys.executable, "-c", program).stdout == "9\n"  # EBADF
+
+
 def test_paths_may_be_opened_to_begin_others_there() -> None:
     """As libraries do that follow a path part by part (O_PATH), beside which few flags count."""
     program = """
