@@ -1,9 +1,12 @@
 """Runs rdma-core's own Python tests and prints a line of JSON for each: name, outcome, reason.
 
 `rdma_core_runner.py DIRECTORY`, with the system's Python, whose package pyverbs is; DIRECTORY holds
-the package `tests`.
+the package `tests`. With LEAVES_GARBAGE in the environment nothing is collected: pyverbs of
+rdma-core 50 and 56 crashes where what a failed test left is destroyed in an order that it did not
+expect.
 """
 
+import gc
 import json
 import os
 import sys
@@ -44,7 +47,12 @@ def main():
     suite = unittest.TestSuite(
         unittest.defaultTestLoader.loadTestsFromModule(module) for module in tests.__test_modules__
     )
+    collects = "LEAVES_GARBAGE" not in os.environ
+    if not collects:
+        gc.disable()
     suite.run(Result())
+    if not collects:
+        os._exit(0)
 
 
 if __name__ == "__main__":

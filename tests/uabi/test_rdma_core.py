@@ -1,13 +1,15 @@
 """Rdma-core's own Python tests: none fails, and each that is skipped is in a list with its reason.
 
 `rdma_core_44_skipped.txt` has a line for each: what Debian's rdma-core 44 skips, and why. Linux's
-rxe skips the same, but for what its machine has (huge pages, a graphics card, an interface).
+rxe skips the same, but for what its machine has (huge pages, a graphics card, an interface). Of
+other versions' there is no list; none fails there either.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -40,14 +42,8 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the package of tests, unpacked."""
-    version = subprocess.run(
-        ["dpkg-query", "-W", "-f", "${Version}", "rdma-core"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
-    if not version.startswith("44."):
-        pytest.skip(f"the list of what is skipped is of rdma-core 44, not {version or 'unknown'}")
+    if not installed_version():
+        pytest.skip("dpkg does not know which version of rdma-core there is")
     top = tmp_path_factory.mktemp("rdma-core")
     (top / "tests").mkdir()
     for file in INSTALLED.iterdir():
@@ -56,13 +52,36 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (top / "tests" / file.stem).write_bytes(gzip.decompress(octets))
         elif file.suffix == ".py":
             (top / "tests" / file.name).write_bytes(octets)
+    # From 46 on they ask iproute2 for the interface of a device, which asks the kernel's netlink.
+    (top / "bin").mkdir()
+    stand_in = top / "bin" / "rdma"
+    stand_in.write_text("#!/bin/sh\necho '[]'\n")
+    stand_in.chmod(0o755)
     return top
+
+
+def installed_version() -> str:
+    """Of rdma-core; empty, where there is none of dpkg's."""
+    return subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Version}", "rdma-core"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+
+
+def has_list() -> bool:
+    """Whether it is the version whose tests are in the list."""
+    return installed_version().startswith("44.")
 
 
 def outcomes(suite: Path, *options: str) -> dict[str, tuple[str, str]]:
     """Runs all of them: outcome and reason by name."""
     runner = Path(__file__).with_name("rdma_core_runner.py")
-    printed = run_under(SYSTEM_PYTHON, str(runner), str(suite), options=options).stdout
+    path = f"PATH={suite / 'bin'}:{os.environ['PATH']}"
+    garbage = [] if has_list() else ["LEAVES_GARBAGE=1"]
+    command = ["env", path, *garbage, SYSTEM_PYTHON, str(runner), str(suite)]
+    printed = run_under(*command, options=options).stdout
     lines = [json.loads(line) for line in printed.splitlines() if line.startswith('["')]
     return {name: (outcome, reason) for name, outcome, reason in lines}
 
@@ -89,5 +108,6 @@ def test_none_fails_and_each_skip_has_its_reason(suite: Path, options: tuple[str
         if outcome not in ("passed", "skipped") and name not in exceptions
     }
     assert not wrong, "\n".join(f"{name}: {why}" for name, why in wrong.items())
-    assert set(skipped) <= set(listed()), sorted(set(skipped) - set(listed()))
+    if has_list():
+        assert set(skipped) <= set(listed()), sorted(set(skipped) - set(listed()))
     assert len(passed) >= FEWEST_PASSED - len(exceptions)
