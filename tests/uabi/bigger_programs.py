@@ -63,6 +63,8 @@ def ucx_rows() -> Iterator[Row]:
 
     def row(transport: str, words: str, *more: str) -> Row:
         environment = {"UCX_NET_DEVICES": "rxe0:1", "UCX_WARN_UNUSED_ENV_VARS": "n"}
+        # The strong fence of UCX 1.22 reads with a key that is none, and waits for ever.
+        environment["UCX_FENCE_MODE"] = "weak"
         # UCX connects RC through a channel of UD.
         environment["UCX_TLS"] = {"rc_verbs": "rc_verbs,ud_verbs"}.get(transport, transport)
         size = int(words.split()[-1])
