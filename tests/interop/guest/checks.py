@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from connection import LANDING, REM_ACCESS_ERR, SUCCESS, Connection, demand
+from connection import (
+    LANDING,
+    REM_ACCESS_ERR,
+    SUCCESS,
+    Connection,
+    NotOfferedError,
+    demand,
+)
 from side import ARENA_BYTES, GRH_BYTES, Side
 
 Check = Callable[[Side, Side, int], None]
@@ -139,6 +146,29 @@ def fetch_add(requester: Side, responder: Side, mtu: int) -> None:
         demand(old == [(start + 5 * n) % top for n in range(8)], "the old values", old)
         demand(responder.get_u64(LANDING) == (start + 40) % top, "the sum modulo 2^64")
         link.in_good_state()
+
+
+def atomic_write(requester: Side, responder: Side, mtu: int) -> None:
+    for side in (requester, responder):
+        if not side.has_atomic_write:
+            raise NotOfferedError(f"{side.name} here has no ATOMIC WRITE")
+    words = [0x0123456789ABCDEF + number for number in range(8)]
+    with Connection(requester, responder, "RC", mtu) as link:
+        for number, word in enumerate(words):
+            requester.put_u64(8 * number, word)
+            responder.put_u64(LANDING + 8 * number, 0)
+            link.post("ATOMIC_WRITE", 8, offset=8 * number, at=LANDING + 8 * number)
+        link.sent(8)
+        found = [responder.get_u64(LANDING + 8 * number) for number in range(8)]
+        demand(found == words, "the words that were written", found)
+        sent = link.fill(mtu + 1)
+        link.post("WRITE", mtu + 1)
+        link.post("READ", 8, offset=LANDING)
+        link.sent(2)
+        demand(responder.digest(LANDING, mtu + 1) == sent, "the bytes written behind them")
+        link.in_good_state()
+        link.post("ATOMIC_WRITE", 8, rkey=link.far["rkey"] ^ 0x10055)
+        link.sent(status=REM_ACCESS_ERR)
 
 
 def receiver_not_ready(requester: Side, responder: Side, mtu: int) -> None:
@@ -329,6 +359,7 @@ CHECKS: list[tuple[str, Check]] = [
     ("RC WRITE and READ, 240 KiB", bulk),
     ("RC CMP_SWAP", compare_swap),
     ("RC FETCH_ADD", fetch_add),
+    ("RC ATOMIC WRITE", atomic_write),
     ("RC receiver not ready", receiver_not_ready),
     ("RC wrong rkey is refused", bad_rkey),
     ("RC both ways at once", both_ways),

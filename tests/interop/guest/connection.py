@@ -23,6 +23,10 @@ class CheckError(Exception):
     """A check did not hold; its text says what was seen."""
 
 
+class NotOfferedError(Exception):
+    """One of the sides cannot do what a check is about; its text says which."""
+
+
 def demand(holds: bool, what: str, seen: Any = "") -> None:
     if not holds:
         raise CheckError(f"{what}: {seen}" if seen != "" else what)

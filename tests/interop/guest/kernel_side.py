@@ -13,7 +13,7 @@ from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR, MW, MWBind, MWBindInfo
 from pyverbs.pd import PD
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.wr import SGE, RecvWR, SendWR
 from side import ARENA_BYTES, QKEY, Side
 
@@ -36,6 +36,7 @@ OPERATIONS = {
     "SEND_INV": e.IBV_WR_SEND_WITH_INV,
     "LOCAL_INV": e.IBV_WR_LOCAL_INV,
 }
+ATOMIC_WRITE = 1 << 40  # IB_UVERBS_DEVICE_ATOMIC_WRITE
 # rxe says it by the kernel's bit, which libibverbs knows under another name.
 WITH_INV = e.IBV_WC_WITH_INV | 1 << 2
 GIDS = Path("/sys/class/infiniband/rxe0/ports/1/gids")
@@ -58,6 +59,8 @@ class KernelSide(Side):
         self.gid = gid
         self.context = Context(name="rxe0")
         self.pd = PD(self.context)
+        flags = self.context.query_device_ex().device_cap_flags_ex
+        self.has_atomic_write = bool(flags & ATOMIC_WRITE)
         self.mr = MR(self.pd, ARENA_BYTES, ACCESS | e.IBV_ACCESS_MW_BIND)
         self.windows: dict[int, list[MW]] = {}
         self.qps: dict[int, tuple[QP, CQ, str]] = {}
@@ -66,8 +69,10 @@ class KernelSide(Side):
     def create_qp(self, kind: str, depth: int) -> dict[str, Any]:
         cq = CQ(self.context, 2 * depth)
         cap = QPCap(max_send_wr=depth, max_recv_wr=depth, max_send_sge=1, max_recv_sge=1)
-        init = QPInitAttr(qp_type=KINDS[kind], scq=cq, rcq=cq, cap=cap)
-        qp = QP(self.pd, init)
+        if kind == "RC" and self.has_atomic_write:
+            qp = self._extended_qp(cq, cap)
+        else:
+            qp = QP(self.pd, QPInitAttr(qp_type=KINDS[kind], scq=cq, rcq=cq, cap=cap))
         self.qps[qp.qp_num] = (qp, cq, kind)
         psn = 0xFFFFF0 + qp.qp_num % 8
         return {
@@ -77,6 +82,19 @@ class KernelSide(Side):
             "addr": self.mr.buf,
             "rkey": self.mr.rkey,
         }
+
+    def _extended_qp(self, cq: CQ, cap: QPCap) -> QPEx:
+        """An RC queue pair of which ATOMIC WRITE can be asked, by the newer calls alone."""
+        init = QPInitAttrEx(
+            qp_type=KINDS["RC"],
+            scq=cq,
+            rcq=cq,
+            cap=cap,
+            pd=self.pd,
+            comp_mask=e.IBV_QP_INIT_ATTR_PD | e.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+            send_ops_flags=e.IBV_QP_EX_WITH_ATOMIC_WRITE,
+        )
+        return QPEx(self.context, init)
 
     def connect(
         self, qpn: int, other: dict[str, Any], mtu: int, attributes: dict[str, Any]
@@ -124,6 +142,9 @@ class KernelSide(Side):
     def post_send(self, qpn: int, wr: dict[str, Any]) -> None:
         sges = self._sges(wr["offset"], wr["length"])
         operation = wr["op"]
+        if operation == "ATOMIC_WRITE":
+            self._post_atomic_write(self.qps[qpn][0], wr)
+            return
         invalidates = operation in ("SEND_INV", "LOCAL_INV")
         request = SendWR(
             wr_id=wr["wr_id"],
@@ -144,6 +165,12 @@ class KernelSide(Side):
             handle, remote_qpn = self.handles[qpn]
             request.set_wr_ud(handle, remote_qpn, QKEY)
         self.qps[qpn][0].post_send(request)
+
+    def _post_atomic_write(self, qp: QPEx, wr: dict[str, Any]) -> None:
+        qp.wr_start()
+        qp.wr_id, qp.wr_flags = wr["wr_id"], e.IBV_SEND_SIGNALED
+        qp.wr_atomic_write(wr["rkey"], wr["remote"], self.get(wr["offset"], 8))
+        qp.wr_complete()
 
     def wait(self, qpn: int, count: int, seconds: float) -> list[dict[str, Any]]:
         cq = self.qps[qpn][1]

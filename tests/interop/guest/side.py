@@ -40,6 +40,8 @@ class Side(ABC):
 
     name: str
     gid: str
+    # ATOMIC WRITE, which rxe has since Linux 6.2.
+    has_atomic_write = True
 
     @abstractmethod
     def create_qp(self, kind: str, depth: int) -> dict[str, Any]:

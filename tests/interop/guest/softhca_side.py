@@ -110,6 +110,8 @@ class SofthcaSide(Side):
                 request = hca.CmpSwap(*buffers, **operands, **options)
             case "FETCH_ADD":
                 request = hca.FetchAdd(*buffers, add=wr["add"], **options)
+            case "ATOMIC_WRITE":
+                request = hca.AtomicWrite(*buffers, **options)
             case "SEND_INV":
                 request = hca.SendInv(*buffers, rkey=wr["rkey"], **options)
             case "LOCAL_INV":
