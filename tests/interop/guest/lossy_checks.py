@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from checks import Check
-from connection import LANDING, SUCCESS, Connection, demand
+from connection import LANDING, SUCCESS, Connection, NotOfferedError, demand
 from pattern import digest, pattern
 from side import GRH_BYTES, Side
 
@@ -39,6 +39,8 @@ def send(requester: Side, responder: Side, mtu: int) -> None:
 
 
 def write_and_read(requester: Side, responder: Side, mtu: int) -> None:
+    if requester.loses_reads:
+        raise NotOfferedError(f"{requester.name} of this kernel loses READs here")
     piece, count = 20000, 8
     with Connection(requester, responder, "RC", mtu, **LOSSY) as link:
         for turn in range(3):

@@ -42,6 +42,8 @@ class Side(ABC):
     gid: str
     # ATOMIC WRITE, which rxe has since Linux 6.2.
     has_atomic_write = True
+    # As requester, on a network that repeats and reorders.
+    loses_reads = False
 
     @abstractmethod
     def create_qp(self, kind: str, depth: int) -> dict[str, Any]:
