@@ -1,0 +1,51 @@
+"""What ./check says before it can do anything."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+CHECK = Path(__file__).parents[2] / "check"
+
+
+def loaded() -> ModuleType:
+    check = ModuleType("check")
+    check.__file__ = str(CHECK)
+    SourceFileLoader("check", str(CHECK)).exec_module(check)
+    return check
+
+
+@pytest.mark.parametrize("minor", [8, 9, 10])
+def test_a_python_that_is_too_old_reads_it_and_is_refused_by_name(
+    minor: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ast.parse(CHECK.read_text(), feature_version=(3, minor))
+    monkeypatch.setattr(sys, "argv", ["check", "lint"])
+    check = loaded()
+    monkeypatch.setattr(check, "prepare", lambda: pytest.fail("it began"))
+    monkeypatch.setattr(sys, "version_info", (3, minor, 4, "final", 0))
+    with pytest.raises(SystemExit, match=rf"needs Python 3\.11 or newer, and .* is 3\.{minor}\.4"):
+        check.main()
+
+
+def test_an_environment_of_such_a_python_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("SOFTHCA_VENV", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["check", "lint"])
+    with pytest.raises(SystemExit, match="remove it"):
+        loaded().main()
+
+
+def test_each_part_has_what_runs_it() -> None:
+    check = loaded()
+    assert {*check.PLAIN_PARTS, *check.SANITIZERS, "python"} == set(check.PARTS)
