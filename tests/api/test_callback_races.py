@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -37,13 +38,18 @@ class Poster(threading.Thread):
         refused: What was not.
     """
 
-    def __init__(self, post: Callable[[hca.Recv], None], ends: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        post: Callable[[hca.Recv], None],
+        some_posted: threading.Event,
+        over: threading.Event,
+    ) -> None:
         super().__init__()
         self.posted: list[Told] = []
         self.refused: list[Told] = []
-        self.some_posted = threading.Event()
         self._post = post
-        self._ends = ends
+        self._some_posted = some_posted
+        self._over = over
 
     def run(self) -> None:
         while True:
@@ -52,15 +58,35 @@ class Poster(threading.Thread):
                 self._post(hca.Recv(cqe=told))
             except hca.VerbsError:
                 self.refused.append(told)
-                if self._ends():
+                if self._over.is_set():
                     break
             else:
                 self.posted.append(told)
-                self.some_posted.set()
+                self._some_posted.set()
 
     def check(self) -> None:
         assert {told.times for told in self.posted} <= {1}
         assert {told.times for told in self.refused} == {0}
+
+
+@contextmanager
+def posters_of(
+    post: Callable[[hca.Recv], None], count: int
+) -> Iterator[tuple[list[Poster], threading.Event]]:
+    """Posters, and the event that any of them sets: the first may come to a queue that is full.
+
+    They end with the block, also if that fails: left alone they would fill the memory.
+    """
+    some_posted, over = threading.Event(), threading.Event()
+    posters = [Poster(post, some_posted, over) for _ in range(count)]
+    for poster in posters:
+        poster.start()
+    try:
+        yield posters, some_posted
+    finally:
+        over.set()
+        for poster in posters:
+            poster.join()
 
 
 @pytest.mark.parametrize("kind", ["qp", "srq"])
@@ -75,15 +101,10 @@ def test_posting_while_the_queue_is_destroyed(kind: str) -> None:
                 queue = pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq, max_recv_wr=4096)
                 queue.modify(qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=0)
             kept.extend((pd, cq))
-            over = threading.Event()
-            posters = [Poster(queue.post_recv, over.is_set) for _ in range(2)]
+            with posters_of(queue.post_recv, 2) as (posters, some_posted):
+                assert some_posted.wait(PATIENCE_S)
+                queue.close()
             for poster in posters:
-                poster.start()
-            assert posters[0].some_posted.wait(PATIENCE_S)
-            queue.close()
-            over.set()
-            for poster in posters:
-                poster.join()
                 poster.check()
             assert device.adapter.cqes_under_way == 0
 
@@ -94,19 +115,13 @@ def test_posting_while_the_queue_pair_is_reset() -> None:
         pd = device.alloc_pd()
         qp = pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq, max_recv_wr=4096)
         kept.extend((pd, cq))
-        over = threading.Event()
-        posters = [Poster(qp.post_recv, over.is_set) for _ in range(2)]
-        for poster in posters:
-            poster.start()
-        for _ in range(ROUNDS):
-            taken = sum(len(poster.posted) for poster in posters)  # In RESET nothing is taken.
-            qp.modify(qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=0)
-            while sum(len(poster.posted) for poster in posters) == taken:
-                pass
-            qp.modify(qp_state=QPState.RESET)
-        over.set()
-        for poster in posters:
-            poster.join()
+        with posters_of(qp.post_recv, 2) as (posters, _):
+            for _ in range(ROUNDS):
+                taken = sum(len(poster.posted) for poster in posters)  # In RESET nothing is taken.
+                qp.modify(qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=0)
+                while sum(len(poster.posted) for poster in posters) == taken:
+                    pass
+                qp.modify(qp_state=QPState.RESET)
         qp.close()
         for poster in posters:
             poster.check()
@@ -119,11 +134,9 @@ def test_posting_while_the_device_is_closed() -> None:
         pd = device.alloc_pd()
         srq = pd.create_srq(max_wr=4096)
         kept.extend((pd, srq))
-        poster = Poster(srq.post_recv, lambda: device.closed)  # noqa: B023
-        poster.start()
-        assert poster.some_posted.wait(PATIENCE_S)
-        device.__exit__(None, None, None)
-        poster.join()
+        with posters_of(srq.post_recv, 1) as ((poster,), some_posted):
+            assert some_posted.wait(PATIENCE_S)
+            device.__exit__(None, None, None)
         poster.check()
 
 
