@@ -251,6 +251,43 @@ def test_output_that_cannot_be_written(arguments: list[str], closed: bool, unbuf
         assert re.fullmatch(r"softhca.*: .*No space left on device.*\n", done.stderr)
 
 
+# What Python 3.14 does on its way out, for all of them to see.
+STRICT_EXIT = """
+import atexit, os, sys
+from softhca.tools.main import main
+
+@atexit.register
+def flush_once_more():
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os._exit(120)
+
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [(["nothing-of-ours"], 2), (["dump", "/nosuch"], 1), (["devinfo"], 0)],
+    ids=str,
+)
+def test_errors_that_cannot_be_written_change_no_status(
+    arguments: list[str], status: int, unbuffered: str
+) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", STRICT_EXIT, *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=full,
+            timeout=60,
+            check=False,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+    assert done.returncode == status
+
+
 @contextlib.contextmanager
 def server(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A server process, and the TCP port that it waits on."""

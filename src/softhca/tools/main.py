@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import softhca
 from softhca.tools import demo, devinfo, dump, perf, pingpong, run, serve, trace
@@ -86,6 +86,13 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that `arguments` (or the process's) name; returns the exit status."""
     try:
+        return _status(arguments)
+    finally:
+        _settle(sys.stderr)  # Or Python 3.14 makes 120 of the status.
+
+
+def _status(arguments: Sequence[str] | None) -> int:
+    try:
         return _answer(arguments)
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -95,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(OSError):
             print_error(f"softhca: {error}")
         status = FAILED
-    _settle_output()
+    _settle(sys.stdout)
     return status
 
 
@@ -117,7 +124,7 @@ def _answer(arguments: Sequence[str] | None) -> int:
         raise
     except OSError as error:  # VerbsError is one.
         status = _report(args, str(error), FAILED)
-        _settle_output()
+        _settle(sys.stdout)
     return status
 
 
@@ -126,12 +133,14 @@ def _flush_output() -> None:
         sys.stdout.flush()
 
 
-def _settle_output() -> None:
+def _settle(stream: TextIO | None) -> None:
     """Gives up what cannot be written; Python would try once more, and complain, on its way out."""
+    if stream is None or stream.closed:
+        return
     try:
-        _flush_output()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _report(args: argparse.Namespace, message: str, status: int) -> int:
