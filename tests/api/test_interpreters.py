@@ -1,12 +1,16 @@
-"""Other interpreters of the process."""
+"""Other interpreters of the process, and one without its lock."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import sysconfig
 import textwrap
 
 import pytest
+
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 @pytest.mark.parametrize("kind", ["legacy", "isolated"])
@@ -39,8 +43,21 @@ def test_another_interpreter_is_refused_and_breaks_nothing(kind: str) -> None:
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
     )
     refused, port, argument = done.stdout.splitlines()
-    # Since 3.12, Python itself refuses the import to one that does not share its lock.
-    if kind == "legacy" or "does not support loading in subinterpreters" not in refused:
+    # Since 3.12, Python itself refuses the import to one that does not share its lock, and to any
+    # where there need be none.
+    is_pythons = "does not support loading in subinterpreters" in refused
+    if not is_pythons or (kind == "legacy" and not FREE_THREADED):
         assert "for the main interpreter" in refused
     assert port == "ACTIVE 16"
     assert argument == "cqe"
+
+
+@pytest.mark.skipif(not FREE_THREADED, reason="this Python always has its lock")
+def test_free_threaded_python_takes_its_lock_back() -> None:
+    program = "import sys, softhca; print(sys._is_gil_enabled())"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert done.stdout == "True\n"
+    assert "RuntimeWarning: The global interpreter lock (GIL) has been enabled" in done.stderr
