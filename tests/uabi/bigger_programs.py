@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""UCX, Open MPI and libfabric under `softhca run`, as a table; exits with 1 if one of them fails.
+"""UCX, Open MPI and others under `softhca run`, as a table; exits with 1 if one of them fails.
 
     tests/uabi/bigger_programs.py                  everything
     tests/uabi/bigger_programs.py ud_verbs mpirun  rows that contain one of the words
@@ -101,7 +101,7 @@ def mpi_rows() -> Iterator[Row]:
 
 
 def other_rows() -> Iterator[Row]:
-    """Of libfabric, and of a binding of PyPI."""
+    """Of libfabric, of a binding of PyPI, and of transfer engines."""
     # The provider's message endpoints and its event queues are rdma_cm's; its datagrams are not.
     fabric = ("fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", "-I", "10")
     name = "fi_pingpong -p 'verbs;ofi_rxd' -e rdm"
@@ -110,6 +110,19 @@ def other_rows() -> Iterator[Row]:
     yield Row(
         "ibverbs of PyPI",
         (sys.executable, str(HERE / "ibverbs_program.py")),
+        proof="bytes are right",
+    )
+    yield Row(
+        "mooncake of PyPI",
+        (sys.executable, str(HERE / "mooncake_program.py")),
+        proof="bytes are right",
+    )
+    # Its wheel has a libibverbs of its own, which finds no provider in Debian's places.
+    environment = {"LD_PRELOAD": "libibverbs.so.1", "UCX_TLS": "rc_verbs,ud_verbs"}
+    yield Row(
+        "nixl of PyPI",
+        (sys.executable, str(HERE / "nixl_program.py")),
+        environment=tuple(environment.items()),
         proof="bytes are right",
     )
 
@@ -121,7 +134,8 @@ def missing(row: Row) -> str:
         return f"not installed: {program}"
     if program == "ucx_perftest":
         return lacking_for_perftest()
-    modules = {"mpirun": (SYSTEM_PYTHON, "mpi4py"), "ibverbs": (sys.executable, "ibverbs")}
+    modules = {name: (sys.executable, name) for name in ("ibverbs", "mooncake", "nixl")}
+    modules["mpirun"] = SYSTEM_PYTHON, "mpi4py"
     python, module = modules.get(row.name.split()[0], ("", ""))
     probe = [python, "-c", f"import {module}"]
     if module and subprocess.run(probe, capture_output=True, check=False).returncode:
