@@ -64,6 +64,7 @@ DriverError open_device(const OpenOptions& options, OpenedDevice& device) {
   config.icrc_level = options.icrc_level;
   config.active_mtu = std::min(config.active_mtu, options.max_mtu);
   config.windows_2a = options.windows_2a;
+  config.retry_early = options.retry_early;
   config.lazy_acks = true;
   // What is captured or damaged on its way must have a way.
   config.shortcut = options.shortcut && options.capture_path.empty() && !options.faults.any() &&

@@ -20,6 +20,7 @@ struct OpenOptions {
   IcrcLevel icrc_level = IcrcLevel::SOLVE;
   std::uint8_t max_mtu = 5;  // Mtu code; the port's is smaller where the interface carries less.
   bool windows_2a = false;   // See AdapterConfig.
+  bool retry_early = true;   // As well.
   bool trains = true;        // See UdpOptions.
   bool shortcut = true;      // What stays on this host need not go through a socket.
   CongestionSettings congestion;

@@ -117,12 +117,13 @@ struct DriverPair {
   std::uint32_t qp_a = 0;
   std::uint32_t qp_b = 0;
 
-  explicit DriverPair(const OpenOptions& options_a = {}, const OpenOptions& options_b = {})
+  explicit DriverPair(const OpenOptions& options_a = {}, const OpenOptions& options_b = {},
+                      std::uint8_t timeout = kAckTimeout)
       : a(options_a), b(options_b) {
     qp_a = a.create_qp();
     qp_b = b.create_qp();
-    a.connect(qp_a, b.gid(), qp_b);
-    b.connect(qp_b, a.gid(), qp_a);
+    a.connect(qp_a, b.gid(), qp_b, timeout);
+    b.connect(qp_b, a.gid(), qp_a, timeout);
   }
 };
 
