@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 from nixl._api import nixl_agent, nixl_agent_config
@@ -33,9 +34,7 @@ def main() -> None:
             assert state == "DONE", state
             agent.release_xfer_handle(handle)
 
-        move(
-            memory, lambda size: transfer("WRITE", size), lambda size: transfer("READ", size), look
-        )
+        move(memory, partial(transfer, "WRITE"), partial(transfer, "READ"), look)
     os._exit(0)
 
 
