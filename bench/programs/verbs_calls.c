@@ -1,6 +1,6 @@
-// What calls cost a program of libibverbs: `doorbell COUNT`, the median microseconds of an
-// ibv_post_send while nobody else has anything to do; `getpid COUNT` and `read COUNT`, the
-// nanoseconds of a system call.
+// What calls cost a program of libibverbs: `doorbell COUNT` and `arm COUNT`, the median
+// microseconds of an ibv_post_send and of an ibv_req_notify_cq while nobody else has anything to
+// do; `getpid COUNT` and `read COUNT`, the nanoseconds of a system call.
 #include <fcntl.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -20,13 +20,35 @@ static int by_size(const void* left, const void* right) {
   return (a > b) - (a < b);
 }
 
+static void print_median(double* costs, int count) {
+  qsort(costs, (size_t)count, sizeof(double), by_size);
+  printf("%.3f\n", costs[count / 2]);
+}
+
+static void rest(void) { usleep(50); }  // Everybody else goes to sleep.
+
+static void measure_arm(int count) {
+  struct ibv_context* context = open_first_device();
+  struct ibv_comp_channel* channel = ibv_create_comp_channel(context);
+  struct ibv_cq* cq = ibv_create_cq(context, 64, NULL, channel, 0);
+  must(cq != NULL, "ibv_create_cq");
+  double* costs = malloc(sizeof(double) * (size_t)count);
+  for (int turn = 0; turn < count; ++turn) {
+    const double before = now_us();
+    must(ibv_req_notify_cq(cq, 0) == 0, "ibv_req_notify_cq");
+    costs[turn] = now_us() - before;
+    rest();
+  }
+  print_median(costs, count);
+}
+
 static void measure_doorbell(int count) {
   static char memory[8192];
   struct ibv_context* context = open_first_device();
   struct ibv_pd* pd = ibv_alloc_pd(context);
   struct ibv_cq* cq = ibv_create_cq(context, 64, NULL, NULL, 0);
-  struct ibv_mr* mr = ibv_reg_mr(pd, memory, sizeof(memory),
-                                 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  struct ibv_mr* mr =
+      ibv_reg_mr(pd, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
   must(pd != NULL && cq != NULL && mr != NULL, "objects");
   union ibv_gid gid;
   must(ibv_query_gid(context, 1, 0, &gid) == 0, "ibv_query_gid");
@@ -49,10 +71,9 @@ static void measure_doorbell(int count) {
     while ((got = ibv_poll_cq(cq, 1, &wc)) == 0) {
     }
     must(got == 1 && wc.status == IBV_WC_SUCCESS, "completion");
-    usleep(50);  // Everybody else goes to sleep.
+    rest();
   }
-  qsort(costs, (size_t)count, sizeof(double), by_size);
-  printf("%.3f\n", costs[count / 2]);
+  print_median(costs, count);
 }
 
 static void measure_call(const char* name, long count) {
@@ -76,9 +97,11 @@ static void measure_call(const char* name, long count) {
 }
 
 int main(int words, char** word) {
-  must(words == 3, "usage: verbs_calls doorbell|getpid|read COUNT");
+  must(words == 3, "usage: verbs_calls doorbell|arm|getpid|read COUNT");
   if (strcmp(word[1], "doorbell") == 0) {
     measure_doorbell(atoi(word[2]));
+  } else if (strcmp(word[1], "arm") == 0) {
+    measure_arm(atoi(word[2]));
   } else {
     measure_call(word[1], atol(word[2]));
   }
