@@ -38,6 +38,16 @@ def retries_are_restored(fabric: Fabric) -> None:
             a.next().raise_for_status()
 
 
+def a_gap_spends_a_retry(fabric: Fabric) -> None:
+    """A packet lost in the middle of a message ends a connection that allows no retry."""
+    pair = Pair(fabric, retry_cnt=0)
+    a, b = pair.a, pair.b
+    with fabric.faults.drop(source=a.device, opcode="RC_RDMA_WRITE_MIDDLE", times=1):
+        a.qp.post_send(hca.Write(a.mr[:20_000], remote=b.mr.remote(), signaled=True))
+        status = a.next().status
+    assert status is hca.WcStatus.RETRY_EXC_ERR, f"the WRITE ended with {status.name}"
+
+
 def a_fence_waits(fabric: Fabric) -> None:
     """A READ does not find what a fenced WRITE behind it leaves at the end of its range."""
     pair = Pair(fabric)
@@ -76,6 +86,7 @@ def a_queue_pair_gives_what_it_says(fabric: Fabric) -> None:
 SCENES: list[Callable[[Fabric], None]] = [
     rnr_retries_are_restored,
     retries_are_restored,
+    a_gap_spends_a_retry,
     a_fence_waits,
     a_queue_pair_gives_what_it_says,
 ]
