@@ -188,7 +188,7 @@ def trio_here() -> Any:
 def running_loop() -> asyncio.AbstractEventLoop:
     """The loop of the task of asyncio that calls.
 
-    To import asyncio takes half as long as the rest of softhca, which most programs use without.
+    Whoever has one has imported asyncio, which takes long, and which most programs do without.
     """
     loop: asyncio.AbstractEventLoop = sys.modules["asyncio"].get_running_loop()
     return loop
