@@ -155,8 +155,10 @@ std::size_t UdpLink::send(std::span<const Datagram> datagrams) {
     }
     // One call sends from one socket: a run of datagrams with the same source port.
     std::size_t end = taken + 1;
-    while (end < datagrams.size() && end - taken < kLinkBatch && sendable(datagrams[end].route) &&
-           datagrams[end].route.udp_source_port == first.udp_source_port) {
+    const auto goes_along = [&](const Route& route) {
+      return route == first || (sendable(route) && route.udp_source_port == first.udp_source_port);
+    };
+    while (end < datagrams.size() && end - taken < kLinkBatch && goes_along(datagrams[end].route)) {
       ++end;
     }
     const int fd = socket_of(first.udp_source_port);
@@ -213,7 +215,14 @@ std::size_t UdpLink::prepare_run(int fd, std::span<const Datagram> run, bool in_
 
 int UdpLink::hand_over(int fd, mmsghdr* messages, std::size_t count) {
   if (count > 1) return sendmmsg(fd, messages, static_cast<unsigned>(count), MSG_DONTWAIT);
-  return sendmsg(fd, &messages->msg_hdr, MSG_DONTWAIT) < 0 ? -1 : 1;
+  const msghdr& header = messages->msg_hdr;
+  // What needs no description need not have the kernel fetch one.
+  const bool is_plain = header.msg_controllen == 0 && header.msg_iovlen == 1;
+  const ssize_t sent =
+      is_plain ? sendto(fd, header.msg_iov->iov_base, header.msg_iov->iov_len, MSG_DONTWAIT,
+                        static_cast<const sockaddr*>(header.msg_name), header.msg_namelen)
+               : sendmsg(fd, &header, MSG_DONTWAIT);
+  return sent < 0 ? -1 : 1;
 }
 
 // Stops short only if the socket's buffer is full.

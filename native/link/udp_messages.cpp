@@ -235,6 +235,7 @@ void ReceiveMessages::filled(std::size_t count, const Gid& local) {
 void ReceiveMessages::open_slot() {
   route_ = {};
   route_.destination = local_;
+  place_ = 0;
   read_peer(names_[slot_], route_);
   left_ = ByteView(static_cast<const std::uint8_t*>(vectors_[slot_].iov_base),
                    messages_[slot_].msg_len);
@@ -248,16 +249,19 @@ void ReceiveMessages::open_slot() {
       segment_bytes_ = std::min(segment_bytes_, static_cast<std::size_t>(control_int(control)));
     }
   }
+  is_ipv4_ = route_.is_ipv4();
 }
 
 std::size_t ReceiveMessages::take(std::span<Datagram> datagrams) {
   std::size_t count = 0;
   while (count < datagrams.size() && !empty()) {
     const std::size_t bytes = std::min(segment_bytes_, left_.size());
-    datagrams[count++] = {route_, left_.first(bytes)};
+    Datagram& datagram = datagrams[count++];
+    datagram = {route_, left_.first(bytes)};
     left_ = left_.subspan(bytes);
-    // The place in a train of ours; a foreign one is solved for.
-    if (route_.is_ipv4()) ++route_.identification;
+    // The place in a train of ours; a foreign one is solved for. Not written to the route that is
+    // copied, since a copy would wait for it.
+    if (is_ipv4_) datagram.route.identification = place_++;
     if (left_.empty() && ++slot_ < filled_) open_slot();
   }
   return count;

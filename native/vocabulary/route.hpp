@@ -17,7 +17,9 @@ inline constexpr std::uint8_t kEcnBits = 3;
 inline constexpr std::uint8_t kEcnCapable = 2;
 inline constexpr std::uint8_t kCongestionExperienced = 3;
 
-struct Route {
+// Of a whole number of the units that it is copied by: where the last would overlap the one before,
+// who reads a fresh copy waits until both are written.
+struct alignas(16) Route {
   Gid source;
   Gid destination;
   std::uint16_t udp_source_port = 0;
