@@ -39,17 +39,29 @@ ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint6
   State& s = *state_;
   s.set_time(now_ns);
   s.memory_table.write_behind.may_wait = more;
-  const ReceiveReport report = s.receive(route, datagram);
+  ReceiveReport report;
+  s.receive(route, datagram, report);
   if (!more) s.memory_table.write_behind.flush();
   return report;
 }
 
-ReceiveReport Adapter::State::receive(const Route& route, ByteView datagram) {
-  ReceiveReport report;
+// False: it is none of the packets that are short, or the general way has to take it.
+bool Adapter::State::receive_short(const Route& route, ByteView datagram, ReceiveReport& report) {
+  ShortPacket packet;
+  if (observer != nullptr || !decode_short_datagram(datagram, packet)) return false;
+  QueuePair* const qp = qps.find(packet.destination_qpn);
+  if (qp == nullptr || qp->congestion != nullptr) return false;
+  report.has_wr = qp->responder.current_receive(report.wr_id);
+  if (!qp->receive_short(packet, route)) return false;
+  report.qpn = qp->qpn;
+  timers.update(*qp);
+  return true;
+}
+
+void Adapter::State::receive(const Route& route, ByteView datagram, ReceiveReport& report) {
   const auto drop = [&](std::uint64_t Counters::*counter, const char* why) {
     ++(counters.*counter);
     report.verdict = why;
-    return report;
   };
   if (!port_active) {
     return drop(&Counters::port_down_drops, "the port is down");
@@ -61,6 +73,10 @@ ReceiveReport Adapter::State::receive(const Route& route, ByteView datagram) {
   }
   if (icrc.solved) {
     ++counters.rx_icrc_solved;
+  }
+  if (receive_short(route, datagram, report)) {
+    settle_overflows();
+    return;
   }
   Packet packet;
   const DecodeStatus status = decode_packet(datagram, packet);
@@ -77,7 +93,7 @@ ReceiveReport Adapter::State::receive(const Route& route, ByteView datagram) {
     ++counters.rx_cnp;
     report.qpn = told->qpn;
     timers.update(*told);
-    return report;
+    return;
   }
   if (packet.bth.destination_qpn == 0xffffff) {
     const auto group = multicast.find(route.destination.raw);
@@ -93,7 +109,6 @@ ReceiveReport Adapter::State::receive(const Route& route, ByteView datagram) {
     return drop(&Counters::rx_unknown_qp, "no such queue pair");
   }
   settle_overflows();
-  return report;
 }
 
 bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t now_ns,

@@ -1,5 +1,5 @@
-// Two queue pairs of one adapter, or of two with ways between them, whose messages may be short or
-// never are.
+// Two queue pairs of one adapter, or of two with ways or the wire between them, whose messages may
+// be short or never are.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,12 @@
 #include <vector>
 
 #include "adapter/adapter.hpp"
+#include "link/link.hpp"
 #include "tests/check.hpp"
 #include "transport/local_path.hpp"
 #include "vocabulary/observer.hpp"
 #include "vocabulary/random.hpp"
+#include "wire/icrc.hpp"
 
 namespace softhca::testing::twins {
 
@@ -40,12 +42,15 @@ class Nobody final : public Observer {
   void raised(EventType, std::uint32_t) override {}
 };
 
-inline AdapterConfig config_of(std::uint8_t host, bool lazy_acks) {
+// What is between the queue pairs.
+enum class Between { NOTHING, WAYS, WIRE };
+
+inline AdapterConfig config_of(std::uint8_t host, bool lazy_acks, Between between) {
   const std::uint8_t address[4] = {10, 0, 0, host};
   AdapterConfig config;
   config.gids = {Gid::from_ipv4(address)};
   config.seed = softhca::testing::seed() + host;
-  config.shortcut = true;
+  config.shortcut = between != Between::WIRE;
   config.lazy_acks = lazy_acks;
   return config;
 }
@@ -141,6 +146,70 @@ class Way final : public LocalPath, public LocalPaths {
   std::deque<Carried> carried_;
 };
 
+// A datagram that leaves, with what captures tell of it, or what they tell of one that came.
+struct SeenDatagram {
+  std::vector<std::uint8_t> datagram;
+  std::uint32_t qpn = 0;
+  bool has_wr = false;
+  std::uint64_t wr_id = 0;
+  bool retransmitted = false;
+  friend bool operator==(const SeenDatagram&, const SeenDatagram&) = default;
+};
+
+// The wire from one adapter to another, the same for datagrams.
+class Wire {
+ public:
+  // Takes what the adapter has to send.
+  bool take(Adapter& from, std::uint64_t now_ns) {
+    std::vector<std::uint8_t> buffer(kDatagramBufferBytes);
+    OutgoingPacket out;
+    bool any = false;
+    while (from.next_packet(buffer, out, now_ns)) {
+      carried_.push_back({out.route, {out.datagram.begin(), out.datagram.end()}});
+      seen.push_back({carried_.back().datagram, out.qpn, out.has_wr, out.wr_id, out.retransmitted});
+      any = true;
+    }
+    return any;
+  }
+  bool deliver(Adapter& to, std::uint64_t now_ns, bool is_bad, Random& random) {
+    if (carried_.empty()) return false;
+    Carried one = std::move(carried_.front());
+    carried_.pop_front();
+    const std::uint64_t fate = is_bad ? random.below(64) : 0;
+    if (fate == 1) return true;
+    if (fate == 2) damage(one, random);
+    arrive(to, one, now_ns);
+    if (fate == 3) arrive(to, one, now_ns);
+    return true;
+  }
+
+  std::vector<SeenDatagram> seen;
+
+ private:
+  struct Carried {
+    Route route;
+    std::vector<std::uint8_t> datagram;
+  };
+  void arrive(Adapter& to, const Carried& one, std::uint64_t now_ns) {
+    const ReceiveReport report = to.receive(one.route, one.datagram, now_ns);
+    seen.push_back({{}, report.qpn, report.has_wr, report.has_wr ? report.wr_id : 0, false});
+  }
+  // In any bit of the headers or behind them, or in length. Its ICRC is right again, or else nobody
+  // would look at it.
+  static void damage(Carried& one, Random& random) {
+    std::vector<std::uint8_t>& datagram = one.datagram;
+    if (random.below(4) == 0) {
+      datagram.resize(datagram.size() + random.below(8));
+    } else {
+      const std::size_t covered = datagram.size() - kIcrcBytes;
+      datagram[random.below(std::min<std::size_t>(covered, 40))] ^=
+          static_cast<std::uint8_t>(1u << random.below(8));
+    }
+    append_icrc(one.route, ByteSpan(datagram).first(datagram.size() - kIcrcBytes));
+  }
+  std::deque<Carried> carried_;
+};
+
 // One end of a connection: what belongs to it on its adapter.
 struct End {
   Adapter* adapter = nullptr;
@@ -172,9 +241,11 @@ struct End {
 
 class Pair {
  public:
-  Pair(bool one_adapter, bool lazy_acks, Observer* observer) : observer_(observer) {
-    first_ = std::make_unique<Adapter>(config_of(1, lazy_acks));
-    if (!one_adapter) second_ = std::make_unique<Adapter>(config_of(2, lazy_acks));
+  Pair(Between between, bool lazy_acks, Observer* observer) : observer_(observer) {
+    first_ = std::make_unique<Adapter>(config_of(1, lazy_acks, between));
+    if (between != Between::NOTHING) {
+      second_ = std::make_unique<Adapter>(config_of(2, lazy_acks, between));
+    }
     first_->set_paths(&there_);
     if (second_) second_->set_paths(&back_);
     ends[0].open(*first_);
@@ -200,16 +271,24 @@ class Pair {
       more = first_->exchange(now_ns);
       if (!second_) continue;
       more |= second_->exchange(now_ns);
+      more |= wire_there_.take(*first_, now_ns);
+      more |= wire_back_.take(*second_, now_ns);
       if (more) continue;
       if (most-- <= 0) break;
       more |= there_.deliver(*second_, now_ns, is_bad, random);
       more |= back_.deliver(*first_, now_ns, is_bad, random);
+      more |= wire_there_.deliver(*second_, now_ns, is_bad, random);
+      more |= wire_back_.deliver(*first_, now_ns, is_bad, random);
     }
   }
   void settle() { settle(1 << 20, false, 0); }
   // The packets that took a way since this was asked last.
   std::array<std::vector<Seen>, 2> take_seen() {
     return {std::exchange(there_.seen, {}), std::exchange(back_.seen, {})};
+  }
+  // The same of the wire, as bytes.
+  std::array<std::vector<SeenDatagram>, 2> take_datagrams() {
+    return {std::exchange(wire_there_.seen, {}), std::exchange(wire_back_.seen, {})};
   }
   // As a driver does: at each deadline, so that what is due first is done first.
   void wait(std::uint64_t ns) {
@@ -275,6 +354,8 @@ class Pair {
   Observer* const observer_;
   Way there_;
   Way back_;
+  Wire wire_there_;
+  Wire wire_back_;
   std::unique_ptr<Adapter> first_;
   std::unique_ptr<Adapter> second_;
 };

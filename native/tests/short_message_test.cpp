@@ -1,6 +1,6 @@
-// Short messages leave while they are posted, on a way of their own. It must not be possible to
-// tell: the same work is given to two pairs of queue pairs, one of which has an observer and
-// therefore never takes that way.
+// Short messages leave while they are posted, or into a datagram, on a way of their own. It must
+// not be possible to tell: the same work is given to two pairs of queue pairs, one of which has an
+// observer and therefore never takes that way.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -89,11 +89,11 @@ bool same(const Completion& one, const Completion& other) {
 
 class Comparison {
  public:
-  Comparison(bool one_adapter, std::uint64_t seed)
+  Comparison(Between between, std::uint64_t seed)
       : random_(seed),
         lazy_acks_(random_.below(2) == 0),
-        short_(one_adapter, lazy_acks_, nullptr),
-        general_(one_adapter, lazy_acks_, &nobody_) {}
+        short_(between, lazy_acks_, nullptr),
+        general_(between, lazy_acks_, &nobody_) {}
 
   void step() {
     const std::size_t side = random_.below(2);
@@ -170,6 +170,7 @@ class Comparison {
   void compare() {
     bool broken = random_.below(256) == 0;
     CHECK(short_.take_seen() == general_.take_seen());
+    CHECK(short_.take_datagrams() == general_.take_datagrams());
     for (std::size_t side = 0; side < 2; ++side) {
       const End& one = short_.ends[side];
       const End& other = general_.ends[side];
@@ -222,9 +223,9 @@ class Comparison {
   std::uint64_t wr_id_ = 0;
 };
 
-void compare_for(bool one_adapter) {
+void compare_for(Between between) {
   const std::size_t rounds = testing::rounds(20'000);
-  Comparison comparison(one_adapter, testing::seed());
+  Comparison comparison(between, testing::seed());
   for (std::size_t round = 0; round < rounds; ++round) comparison.step();
   // Both were seen, often.
   CHECK(comparison.succeeded > rounds / 4);
@@ -232,7 +233,7 @@ void compare_for(bool one_adapter) {
 }
 
 TEST("short messages: one that finds a receive has completed when it has been posted") {
-  Pair pair(true, false, nullptr);
+  Pair pair(Between::NOTHING, false, nullptr);
   pair.settle();
   RecvWr receive;
   receive.sges = {{kTargetIova, 64, pair.ends[1].target_mr.lkey}};
@@ -252,9 +253,11 @@ TEST("short messages: one that finds a receive has completed when it has been po
   CHECK_EQ(adapter.qp_counters(pair.ends[0].qpn).value.rcvd_pkts, 1u);
 }
 
-TEST("short messages: nobody can tell, within an adapter") { compare_for(true); }
+TEST("short messages: nobody can tell, within an adapter") { compare_for(Between::NOTHING); }
 
-TEST("short messages: nobody can tell, between two adapters") { compare_for(false); }
+TEST("short messages: nobody can tell, between two adapters") { compare_for(Between::WAYS); }
+
+TEST("short messages: nobody can tell, over the wire") { compare_for(Between::WIRE); }
 
 }  // namespace
 }  // namespace softhca

@@ -254,18 +254,20 @@ Packet QueuePair::header(Operation operation, std::uint32_t psn, bool masked) co
 
 void QueuePair::seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes,
                      Outlet& outlet) {
-  const ByteSpan buffer = outlet.buffer;
-  OutgoingPacket& out = *outlet.wire;
   std::size_t end = header_bytes + payload_bytes;
   for (unsigned pad = 0; pad < packet.bth.pad_count; ++pad) {
-    buffer[end++] = 0;
+    outlet.buffer[end++] = 0;
   }
-  out.route = route;
-  if (init.type == QpType::UD) {
-    out.route = sq.at(sq.oldest()).route;
-  }
-  services.sent_icrcs.append(out.route, buffer.first(end));
-  out.datagram = buffer.first(end + kIcrcBytes);
+  seal(end, outlet);
+}
+
+void QueuePair::seal(std::size_t bytes, Outlet& outlet) {
+  const ByteSpan buffer = outlet.buffer;
+  OutgoingPacket& out = *outlet.wire;
+  const Route& taken = init.type == QpType::UD ? sq.at(sq.oldest()).route : route;
+  out.route = taken;
+  services.sent_icrcs.append(taken, buffer.first(bytes));
+  out.datagram = buffer.first(bytes + kIcrcBytes);
   out.qpn = qpn;
   out.has_wr = false;
   out.retransmitted = false;

@@ -94,6 +94,8 @@ class QueuePair {
   Packet header(Operation operation, std::uint32_t psn, bool masked = false) const;
   // Completes headers, pad and ICRC around a payload that lies where headers end in the buffer.
   void seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes, Outlet& out);
+  // The same of a packet that is complete but for the ICRC.
+  void seal(std::size_t bytes, Outlet& out);
   // The same for a packet to an adapter of this host; its payload lies in the buffer or in pieces.
   void seal_local(const Packet& packet, std::uint32_t psns, ByteView payload, Outlet& out);
   // Completes the oldest entry of the send queue.

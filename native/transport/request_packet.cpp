@@ -210,23 +210,31 @@ bool Requester::wants_ack(const SendWqe& wqe, const Plan& plan, bool again) {
   if (!qp_.is_reliable()) {
     return false;
   }
-  const bool ends_message = !plan.packet.info->has(kFirst | kMiddle) &&
-                            (is_waited_for(wqe) || since_ack_request_ + 1 >= kAckRequestEvery);
+  const bool ends_message = !plan.packet.info->has(kFirst | kMiddle) && asks_at_its_end(wqe);
   if (qp_.local != nullptr) {
     const bool asks = ends_message || plan.psns > 1 || since_ack_request_ + 1 >= kAckRequestEvery;
     since_ack_request_ = asks ? 0 : since_ack_request_ + 1;
     return asks;
   }
+  return wants_ack_on_wire(ends_message, plan.packet.bth.psn, again);
+}
+
+// The last packet of a message, or its only one.
+bool Requester::asks_at_its_end(const SendWqe& wqe) const {
+  return is_waited_for(wqe) || since_ack_request_ + 1 >= kAckRequestEvery;
+}
+
+bool Requester::wants_ack_on_wire(bool ends_and_asks, std::uint32_t psn, bool again) {
   ++since_ack_request_;
   // A repeated packet that opens the window asks at once: its answer is what ends the retry.
-  const bool opens_window = again && plan.packet.bth.psn == unacked_psn_;
-  if (ends_message || probing_ || opens_window || since_ack_request_ >= kAckRequestEvery * 2 ||
+  const bool opens_window = again && psn == unacked_psn_;
+  if (ends_and_asks || probing_ || opens_window || since_ack_request_ >= kAckRequestEvery * 2 ||
       (again && since_ack_request_ >= kAckRequestEvery)) {
     since_ack_request_ = 0;
     return true;
   }
   // A window about to close must hear of its packets, or it would stay closed.
-  const std::int32_t under_way = psn_distance(unacked_psn_, plan.packet.bth.psn);
+  const std::int32_t under_way = psn_distance(unacked_psn_, psn);
   if (under_way + 1 >= static_cast<std::int32_t>(window()) ||
       (window_.packets() < 2 * kAckRequestEvery && since_ack_request_ >= window_.packets() / 2)) {
     since_ack_request_ = 0;

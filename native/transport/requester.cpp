@@ -90,6 +90,9 @@ bool Requester::next_packet(Outlet& out) {
   if (waiting_rnr_) {
     return false;
   }
+  if (out.wire != nullptr && send_short(out)) {
+    return true;
+  }
   std::uint32_t psns = 0;
   if (probe_wanted_) {
     probe_wanted_ = false;

@@ -83,6 +83,15 @@ class Requester {
 
   void start_timer();
 
+  // Short messages (short_message.cpp). The next request is one; its packet but for the payload;
+  // it has left.
+  bool next_is_short() const;
+  void describe_short(ShortPacket& out) const;
+  void leave_short();
+  // False: the general way has to do it.
+  bool send_short(Outlet& out);
+  bool copy_short(ByteSpan to);
+
   // Sending (requester.cpp).
   bool may_send_next();
   bool waits_for_reads(const SendWqe& wqe) const;
@@ -120,6 +129,8 @@ class Requester {
   std::uint64_t may_follow() const;
   bool fetch_payload(std::uint64_t index, const Plan& plan, ByteSpan to);
   bool wants_ack(const SendWqe& wqe, const Plan& plan, bool again);
+  bool asks_at_its_end(const SendWqe& wqe) const;
+  bool wants_ack_on_wire(bool ends_and_asks, std::uint32_t psn, bool again);
   bool is_waited_for(const SendWqe& wqe) const;
 
   // Failing (requester.cpp).

@@ -89,6 +89,16 @@ inline bool decode_short(const std::uint8_t* headers, std::size_t bytes, ShortPa
   return true;
 }
 
+// A whole datagram, from BTH to ICRC. False as above, or where there is padding to be.
+inline bool decode_short_datagram(ByteView datagram, ShortPacket& packet) {
+  if (datagram.size() < kBthBytes + kIcrcBytes || !is_short_opcode(datagram[0])) return false;
+  packet.opcode = datagram[0];
+  const std::size_t header_bytes = packet.header_bytes();
+  if (datagram.size() < header_bytes + kIcrcBytes || datagram.size() % 4 != 0) return false;
+  packet.payload = datagram.subspan(header_bytes, datagram.size() - header_bytes - kIcrcBytes);
+  return decode_short(datagram.data(), header_bytes, packet);
+}
+
 // The same packet with everything that packets may have; and the other way round, false if it has
 // more than a short one.
 Packet packet_of(const ShortPacket& packet);
