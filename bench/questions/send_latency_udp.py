@@ -18,17 +18,17 @@ TITLE = "RC SEND, half round trip over UDP, 64 B"
 BYTES = 64
 COUNT = 5000
 WHY = """\
-The probe's half round trip is a send and a receive by sockets that are connected. Ours cannot
-be: the kernel would count the IPv4 identification, which the ICRC covers and no socket tells,
-and each send looks for its route instead. What comes is asked for its sender, traffic class and
-hop limit, which completions tell. Both is the kernel's time; what is left in `softhca` is two
-ICRCs and RC's state."""
+The line of bare UDP that is asked as softhca asks shows what sockets like ours take: they want to
+know the sender, traffic class and hop limit of what comes, and take trains, of which the kernel has
+to look at each datagram. What is left is Python, RC's state and its two ICRCs, and the locks of an
+adapter that has a thread of its own."""
 
 
 def add_peers(among: Contestants, size: int) -> None:
     """Those that move small messages over a network."""
     for kind, name in (("tcp", "Python TCP, spinning"), ("udp", "Python UDP, spinning")):
         among.sides(name, partial(PythonSides, kind), "ping_pong", size, COUNT)
+    among.peer("bare UDP, asked as softhca asks, in C", lambda: probe("u, asked", size)[1])
     among.sides("asyncio streams", lambda: PythonSides("asyncio"), "ping_pong", size, COUNT)
     among.sides("pyzmq, tcp", lambda: zmq.sides("tcp"), "ping_pong", size, COUNT)
     among.peer("libfabric tcp, in C", lambda: libfabric.measure_latency("TCP", size))
