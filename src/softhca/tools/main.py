@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -85,10 +86,17 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that `arguments` (or the process's) name; returns the exit status."""
+    if os.getpid() == 1:  # Of a container: the kernel keeps from it what it does not handle.
+        signal.signal(signal.SIGTERM, _end)
     try:
         return _status(arguments)
     finally:
         _settle(sys.stderr)  # Or Python 3.14 makes 120 of the status.
+
+
+def _end(number: int, _: object) -> None:
+    """Ends the process with the status that a shell reports for one that the signal ended."""
+    raise SystemExit(128 + number)
 
 
 def _status(arguments: Sequence[str] | None) -> int:
