@@ -249,7 +249,6 @@ void ReceiveMessages::open_slot() {
       segment_bytes_ = std::min(segment_bytes_, static_cast<std::size_t>(control_int(control)));
     }
   }
-  is_ipv4_ = route_.is_ipv4();
 }
 
 std::size_t ReceiveMessages::take(std::span<Datagram> datagrams) {
@@ -261,7 +260,7 @@ std::size_t ReceiveMessages::take(std::span<Datagram> datagrams) {
     left_ = left_.subspan(bytes);
     // The place in a train of ours; a foreign one is solved for. Not written to the route that is
     // copied, since a copy would wait for it.
-    if (is_ipv4_) datagram.route.identification = place_++;
+    if (route_.is_ipv4()) datagram.route.identification = place_++;
     if (left_.empty() && ++slot_ < filled_) open_slot();
   }
   return count;

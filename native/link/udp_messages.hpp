@@ -94,7 +94,6 @@ class ReceiveMessages {
   // What is left of the slot that datagrams are taken from.
   std::size_t slot_ = 0;
   Route route_;
-  bool is_ipv4_ = false;
   std::uint16_t place_ = 0;  // Of the next datagram in its message.
   ByteView left_;
   std::size_t segment_bytes_ = 0;
