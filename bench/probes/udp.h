@@ -11,6 +11,10 @@
 
 #include "probe.h"
 
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
 struct order {
   size_t size;
   long count;

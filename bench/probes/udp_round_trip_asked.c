@@ -2,10 +2,6 @@
 // traffic class and hop limit of a datagram, and take trains.
 #include "udp.h"
 
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-
 static unsigned char datagram[65536];
 
 static int spin_receive(int from) {

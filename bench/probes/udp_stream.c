@@ -6,9 +6,6 @@
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
 
 // Bytes come from and go to buffers of a message's size, not always the same ones, which a cache
 // would hold.
