@@ -57,6 +57,7 @@ _PROGRAMS = {
     "g": ("cache_line", 50_000),
     "r": ("ring", 1_000_000),
     "m": ("copy", 128 << 20),
+    "m, by v": ("two_copies", 128 << 20),
     "u": ("udp_round_trip", 3000),
     "u, asked": ("udp_round_trip_asked", 3000),
     "s": ("udp_stream", 32 << 20),
@@ -67,10 +68,11 @@ def probe(letter: str, size: int = 64) -> tuple[str, Callable[[], float]]:
     """The letter, and how to read the probe for messages of that size.
 
     c and v are not among them: these are extensions that the processes of the measurement call.
-    "u, asked" divides nothing: it is u by sockets like softhca's.
+    Two divide nothing: "u, asked" is u by sockets like softhca's; "m, by v" is from one process
+    to another by a third, which is all that a supervisor can do where memory is private.
     """
     name, work = _PROGRAMS[letter]
-    count = max(work // size, 4) if letter in "ms" else work
+    count = max(work // size, 4) if letter[0] in "ms" else work
     if letter == "s":
         count = min(count, 200_000)
     program = _program(name)

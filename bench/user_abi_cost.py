@@ -203,6 +203,14 @@ def rows() -> Iterator[Row]:
             ratio,
             note="half a round trip of two programs that sleep",
         )
+    yield Row(
+        "two copies by process_vm, on 2 processors",
+        "MB/s",
+        partial(megabytes, probe("m, by v", MIB)[1]),
+        partial(megabytes, probe("m", MIB)[1]),
+        ratio,
+        note="memcpy; no program runs: what bounds private memory",
+    )
     for where, hosts, shared, link in (
         ("1 host", 1, False, "auto"),
         ("1 host, files in memory", 1, True, "auto"),
