@@ -181,6 +181,14 @@ def rows() -> Iterator[Row]:
             ratio,
             note="the same",
         )
+    yield Row(
+        "stat(2) of another's file",
+        "us",
+        under("stat 2000"),
+        alone("stat 2000"),
+        difference,
+        note="asked: only the supervisor sees which file it is",
+    )
     for call in ("getpid", "read"):
         words = f"{call} 1000000"
         yield Row(f"{call}(2)", "ns", under(words), alone(words), difference, at_most=200.0)

@@ -1,8 +1,9 @@
-// What calls cost a program of libibverbs: `doorbell COUNT` and `arm COUNT`, the median
-// microseconds of an ibv_post_send and of an ibv_req_notify_cq while nobody else has anything to
-// do; `getpid COUNT` and `read COUNT`, the nanoseconds of a system call.
+// What calls cost a program of libibverbs: `doorbell COUNT`, `arm COUNT` and `stat COUNT`, the
+// median microseconds of an ibv_post_send, of an ibv_req_notify_cq and of a stat(2) while nobody
+// else has anything to do; `getpid COUNT` and `read COUNT`, the nanoseconds of a system call.
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -76,6 +77,18 @@ static void measure_doorbell(int count) {
   print_median(costs, count);
 }
 
+static void measure_stat(int count) {
+  double* costs = malloc(sizeof(double) * (size_t)count);
+  for (int turn = 0; turn < count; ++turn) {
+    struct stat file;
+    const double before = now_us();
+    must(stat("/", &file) == 0, "stat");
+    costs[turn] = now_us() - before;
+    rest();
+  }
+  print_median(costs, count);
+}
+
 static void measure_call(const char* name, long count) {
   const int zero = open("/dev/zero", O_RDONLY);
   char byte;
@@ -97,11 +110,13 @@ static void measure_call(const char* name, long count) {
 }
 
 int main(int words, char** word) {
-  must(words == 3, "usage: verbs_calls doorbell|arm|getpid|read COUNT");
+  must(words == 3, "usage: verbs_calls doorbell|arm|stat|getpid|read COUNT");
   if (strcmp(word[1], "doorbell") == 0) {
     measure_doorbell(atoi(word[2]));
   } else if (strcmp(word[1], "arm") == 0) {
     measure_arm(atoi(word[2]));
+  } else if (strcmp(word[1], "stat") == 0) {
+    measure_stat(atoi(word[2]));
   } else {
     measure_call(word[1], atol(word[2]));
   }

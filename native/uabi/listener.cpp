@@ -47,7 +47,11 @@ void count_up(int eventfd) { (void)::eventfd_write(eventfd, 1); }
 Listener::Listener(int descriptor, std::shared_ptr<Known> known)
     : descriptor_(descriptor),
       known_(std::move(known)),
-      answers_(descriptor),
+      waking_([descriptor](bool near) {
+        const unsigned long flags = near ? SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP : 0UL;
+        return ::ioctl(descriptor, SECCOMP_IOCTL_NOTIF_SET_FLAGS, flags) == 0;
+      }),
+      answers_(descriptor, waking_),
       path_calls_(answers_, known_->paths, known_->files) {}
 
 Listener::~Listener() { stop(); }
@@ -99,7 +103,9 @@ void Listener::run() {
   pollfd waits[] = {{descriptor_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
   Lookout lookout(Lookout::kMostNs);
   for (;;) {
-    const bool sleeps = !lookout.goes_on(monotonic_ns());
+    const std::uint64_t now_ns = monotonic_ns();
+    // Who is woken near needs not look out, and would keep the processor from who was answered.
+    const bool sleeps = waking_.settle(now_ns) || !lookout.goes_on(now_ns);
     const int ready = ::poll(waits, 2, sleeps ? -1 : 0);
     if (ready < 0 && errno != EINTR) break;
     if (ready <= 0) continue;

@@ -13,6 +13,7 @@
 #include "uabi/handle_calls.hpp"
 #include "uabi/known_files.hpp"
 #include "uabi/known_paths.hpp"
+#include "uabi/near_waking.hpp"
 #include "uabi/notification.hpp"
 #include "uabi/path_calls.hpp"
 #include "vocabulary/status.hpp"
@@ -72,6 +73,7 @@ class Listener {
   FileDescriptor ready_;  // eventfd
   FileDescriptor stop_;   // eventfd
   std::shared_ptr<Known> known_;
+  NearWaking waking_;
   Answers answers_;
   PathCalls path_calls_;
   std::mutex mutex_;

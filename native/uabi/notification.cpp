@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "driver/clock.hpp"
 #include "uabi/seccomp_abi.hpp"
 
 namespace softhca {
@@ -15,10 +16,12 @@ bool Answers::send(std::uint64_t id, std::int64_t value, int error, std::uint32_
   response.val = value;
   response.error = -error;
   response.flags = flags;
+  const std::uint64_t since_ns = monotonic_ns();
   int sent;
   do {
     sent = ::ioctl(listener_, SECCOMP_IOCTL_NOTIF_SEND, &response);
   } while (sent != 0 && errno == EINTR);
+  waking_.answered(since_ns, monotonic_ns());
   return sent == 0;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "uabi/near_waking.hpp"
 #include "uabi/system_calls.hpp"
 
 namespace softhca {
@@ -20,7 +21,8 @@ struct Notification {
 // Answers on a listener's descriptor. Each is false if nobody waits for the answer any more.
 class Answers {
  public:
-  explicit Answers(int listener) : listener_(listener) {}
+  // `waking` hears how long each took.
+  Answers(int listener, NearWaking& waking) : listener_(listener), waking_(waking) {}
 
   bool give(std::uint64_t id, std::int64_t value) const { return send(id, value, 0, 0); }
   bool refuse(std::uint64_t id, int error) const { return send(id, 0, error, 0); }
@@ -37,6 +39,7 @@ class Answers {
   bool send(std::uint64_t id, std::int64_t value, int error, std::uint32_t flags) const;
 
   int listener_;
+  NearWaking& waking_;
 };
 
 }  // namespace softhca
