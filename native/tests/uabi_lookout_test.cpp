@@ -45,5 +45,55 @@ TEST("uabi lookout: it ends with its time, and never begins where there is none"
   CHECK(!none.goes_on(now + 1));
 }
 
+bool is_free = true;
+int times_asked = 0;
+bool free_or_not() {
+  ++times_asked;
+  return is_free;
+}
+
+// A lookout whose calls come soon, at `now`.
+Lookout busy_lookout(std::uint64_t& now) {
+  Lookout lookout(Lookout::kMostNs, free_or_not);
+  lookout.found(now);
+  for (int call = 0; call < 10; ++call) {
+    now += 1'000;
+    lookout.woken(now);
+    lookout.found(now);
+  }
+  return lookout;
+}
+
+TEST("uabi lookout: without a free processor it waits for the reply to the call that woke it") {
+  std::uint64_t now = kMs;
+  Lookout lookout = busy_lookout(now);
+  is_free = false;
+  CHECK(lookout.goes_on(now + Lookout::kReplyNs - 1));
+  CHECK(!lookout.goes_on(now + Lookout::kReplyNs));
+  now += 1'000;
+  lookout.found(now);  // The reply.
+  CHECK(!lookout.goes_on(now));
+  now += 10'000;
+  lookout.woken(now);
+  lookout.found(now);
+  CHECK(lookout.goes_on(now));
+}
+
+TEST("uabi lookout: who else wants the processor is asked once in a while") {
+  std::uint64_t now = kMs;
+  Lookout lookout = busy_lookout(now);
+  now += Lookout::kReplyNs;
+  is_free = true;
+  times_asked = 0;
+  CHECK(lookout.goes_on(now));
+  is_free = false;
+  CHECK(lookout.goes_on(now + Lookout::kCheckNs - 1));
+  CHECK_EQ(times_asked, 1);
+  CHECK(!lookout.goes_on(now + Lookout::kCheckNs));
+  lookout.found(now + Lookout::kCheckNs);
+  CHECK(!lookout.goes_on(now + Lookout::kCheckNs + 1));
+  CHECK_EQ(times_asked, 2);
+}
+
 }  // namespace
 }  // namespace softhca::testing

@@ -1,9 +1,7 @@
 #include "uabi/doorbell_watch.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
-#include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -99,11 +97,10 @@ DoorbellWatch::DoorbellWatch(const DoorbellTable& doorbells, std::uint64_t most_
 DoorbellWatch::~DoorbellWatch() { stop(); }
 
 Status DoorbellWatch::start() {
-  inotify_.reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
-  stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!inotify_.is_open() || !stop_.is_open()) {
-    return refuse(errno, "doorbells", 0, why_no_inotify(errno));
-  }
+  inotify_.reset(inotify_init1(IN_CLOEXEC));
+  end_.reset(memfd_create("softhca-end", MFD_CLOEXEC));
+  end_watch_ = inotify_.is_open() && end_.is_open() ? watch(end_.get()) : -1;
+  if (end_watch_ < 0) return refuse(errno, "doorbells", 0, why_no_inotify(errno));
   install_fault_guard();
   const SignalsBlocked blocked;
   try {
@@ -117,18 +114,23 @@ Status DoorbellWatch::start() {
 void DoorbellWatch::stop() {
   if (!thread_.joinable()) return;
   stopping_.store(true);
-  eventfd_write(stop_.get(), 1);
+  inotify_rm_watch(inotify_.get(), end_watch_);  // Is an event too.
   thread_.join();
 }
 
-Status DoorbellWatch::add(std::shared_ptr<RingFile> file) {
+int DoorbellWatch::watch(int fd) const {
   char path[32];
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd());
-  const int watch = inotify_add_watch(inotify_.get(), path, IN_MODIFY);
-  if (watch < 0) return refuse(errno, "file", 0, why_no_inotify(errno));
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  return inotify_add_watch(inotify_.get(), path, IN_MODIFY);
+}
+
+Status DoorbellWatch::add(std::shared_ptr<RingFile> file) {
+  const int watched = watch(file->fd());
+  if (watched < 0) return refuse(errno, "file", 0, why_no_inotify(errno));
   const std::uint64_t inode = file->inode();
   const std::lock_guard lock(mutex_);
-  tracks_[inode] = std::make_shared<Track>(std::move(file), watch);
+  tracks_[inode] = std::make_shared<Track>(std::move(file), watched);
+  changes_.fetch_add(1);
   return Status::success();
 }
 
@@ -136,6 +138,7 @@ void DoorbellWatch::remove(std::uint64_t inode) {
   const std::lock_guard lock(mutex_);
   const auto found = tracks_.find(inode);
   if (found == tracks_.end()) return;
+  changes_.fetch_add(1);
   inotify_rm_watch(inotify_.get(), found->second->watch);
   tracks_.erase(found);
 }
@@ -153,31 +156,29 @@ void DoorbellWatch::ring_written(std::uint64_t inode) {
 
 // Files are few, and looking at one that has no doorbell is a load: whose events came is not asked.
 bool DoorbellWatch::ring_all() {
-  std::vector<std::shared_ptr<Track>> tracks;
-  {
+  if (changes_.load() != changes_seen_) {
+    // A file may be Python's, and whoever has the GIL may want the lock.
+    std::vector<std::shared_ptr<Track>> done_with;
     const std::lock_guard lock(mutex_);
-    for (const auto& [inode, track] : tracks_) tracks.push_back(track);
+    changes_seen_ = changes_.load();
+    done_with.swap(in_turn_);
+    for (const auto& [inode, track] : tracks_) in_turn_.push_back(track);
   }
   bool rang = false;
-  for (const auto& track : tracks) rang |= track->ring(doorbells_, kBatch);
+  for (const auto& track : in_turn_) rang |= track->ring(doorbells_, kBatch);
   return rang;
 }
 
-// True: a doorbell has woken it.
+// Until there is a doorbell, or a file comes or goes. Events are taken before doorbells are looked
+// for: one that comes later has its own. False: never again.
 bool DoorbellWatch::sleep() {
-  pollfd waits[] = {{inotify_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
-  if (poll(waits, 2, -1) < 0 || waits[0].revents == 0) return false;
-  // Events are taken before doorbells are looked for: one that comes later has its own.
   alignas(inotify_event) std::array<char, 4096> events;
-  while (read(inotify_.get(), events.data(), events.size()) > 0) {
-  }
-  return true;
+  return read(inotify_.get(), events.data(), events.size()) > 0 || errno == EINTR;
 }
 
 void DoorbellWatch::run() {
   bool awaited = false;  // The lookout has slept since the last doorbell.
-  while (!stopping_.load()) {
-    if (!sleep()) continue;
+  while (!stopping_.load() && sleep()) {
     for (;;) {
       const bool rang = ring_all();
       if (stopping_.load()) return;

@@ -42,6 +42,7 @@ class DoorbellWatch {
   // The doorbells of one file, as far as they were rung.
   class Track;
 
+  int watch(int fd) const;
   void run();
   bool sleep();
   bool ring_all();
@@ -49,9 +50,13 @@ class DoorbellWatch {
   const DoorbellTable& doorbells_;
   Lookout lookout_;  // The thread's.
   FileDescriptor inotify_;
-  FileDescriptor stop_;  // eventfd
+  FileDescriptor end_;  // Nobody writes to it: that it is watched no more ends the thread.
+  int end_watch_ = -1;
   std::mutex mutex_;
   std::map<std::uint64_t, std::shared_ptr<Track>> tracks_;  // By inode.
+  std::atomic<std::uint32_t> changes_{0};                   // Of `tracks_`.
+  std::uint32_t changes_seen_ = 0;  // The thread's, as what it goes through is:
+  std::vector<std::shared_ptr<Track>> in_turn_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -6,29 +6,32 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace softhca {
 namespace {
 
 constexpr std::uint64_t kLeastNs = 10'000;
-// Who else wants to run is asked so often; it costs a microsecond or two.
-constexpr std::uint64_t kCheckNs = 20'000;
 
 }  // namespace
 
 void Lookout::found(std::uint64_t now_ns) {
   since_ns_ = now_ns;
-  checked_ns_ = 0;
+  if (was_free_) checked_ns_ = 0;
+  displaces_caller_ = std::exchange(was_woken_, false);
 }
 
 bool Lookout::goes_on(std::uint64_t now_ns) {
   if (limit_ns_ == 0 || now_ns - since_ns_ >= limit_ns_) return false;
-  if (checked_ns_ != 0 && now_ns - checked_ns_ < kCheckNs) return true;
+  if (displaces_caller_ && now_ns - since_ns_ < kReplyNs) return true;
+  if (checked_ns_ != 0 && now_ns - checked_ns_ < kCheckNs) return was_free_;
   checked_ns_ = now_ns;
-  return processor_is_free();
+  was_free_ = is_free_();
+  return was_free_;
 }
 
 void Lookout::woken(std::uint64_t now_ns) {
+  was_woken_ = true;
   if (now_ns - since_ns_ <= most_ns_) {
     limit_ns_ = std::min(most_ns_, std::max(kLeastNs, 2 * limit_ns_));
   } else {

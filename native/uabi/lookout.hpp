@@ -4,6 +4,11 @@
 //
 // The time adapts, as that of the kernel's haltpoll does: it grows while calls come so soon that
 // looking would have caught them, and shrinks to nothing where they do not.
+//
+// Where all processors are wanted, a call that wakes this thread displaces somebody: the caller, as
+// the kernel wakes who is woken where it is woken from. If that one polls for what another program
+// answers, the answer's call comes at once, and is waited for; after that call the displaced one is
+// what all wait for.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +17,21 @@
 
 namespace softhca {
 
+// Whether fewer threads want to run, in all of the machine, than there are processors that this one
+// may use, or just as many.
+bool processor_is_free();
+
 class Lookout {
  public:
   // `most_ns`: the longest time; 0 is not to look at all.
-  explicit Lookout(std::uint64_t most_ns) : most_ns_(most_ns) {}
+  explicit Lookout(std::uint64_t most_ns, bool (*is_free)() = processor_is_free)
+      : most_ns_(most_ns), is_free_(is_free) {}
 
   static constexpr std::uint64_t kMostNs = 200'000;
+  // How soon another program's call follows the one that it waits for.
+  static constexpr std::uint64_t kReplyNs = 3'000;
+  // Who else wants to run is asked so often; it costs a microsecond or two.
+  static constexpr std::uint64_t kCheckNs = 20'000;
 
   // Something was done just now: the time begins.
   void found(std::uint64_t now_ns);
@@ -30,13 +44,13 @@ class Lookout {
 
  private:
   const std::uint64_t most_ns_;
+  bool (*const is_free_)();
   std::uint64_t limit_ns_ = 0;
   std::uint64_t since_ns_ = 0;
   std::uint64_t checked_ns_ = 0;
+  bool was_free_ = false;
+  bool was_woken_ = false;         // By a call that is not done yet.
+  bool displaces_caller_ = false;  // What was done last had woken it.
 };
-
-// Whether fewer threads want to run, in all of the machine, than there are processors that this one
-// may use, or just as many.
-bool processor_is_free();
 
 }  // namespace softhca
