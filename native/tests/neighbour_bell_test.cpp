@@ -1,62 +1,17 @@
 // A peer whose bell is none. It is rung under the adapter's lock, so that one that waits, or kills
 // who writes to it, would stop the whole device.
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
-#include <cstddef>
-#include <cstdio>
-#include <cstring>
-#include <string>
 #include <vector>
 
-#include "neighbour/greeting.hpp"
+#include "tests/neighbour_guest.hpp"
 #include "tests/neighbour_sides.hpp"
 
 namespace softhca::testing {
 namespace {
 
 using namespace sides;
-
-struct Name {
-  sockaddr_un address{};
-  socklen_t length = 0;
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
-};
-
-// Where a neighbour of this user with that address listens.
-Name name_of(const Gid& gid) {
-  char digits[3];
-  std::string text = "softhca-" + std::to_string(geteuid()) + "-";
-  for (const std::uint8_t byte : gid.raw) {
-    std::snprintf(digits, sizeof digits, "%02x", byte);
-    text += digits;
-  }
-  Name name;
-  name.address.sun_family = AF_UNIX;
-  std::memcpy(name.address.sun_path + 1, text.data(), text.size());
-  name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  return name;
-}
-
-FileDescriptor local_socket() {
-  return FileDescriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-}
-
-void wait_for(int fd) {
-  pollfd waited{fd, POLLIN, 0};
-  CHECK_EQ(poll(&waited, 1, kPatienceMs), 1);
-}
-
-NeighbourMessage card(MessageKind kind, const Gid& gid) {
-  NeighbourMessage message;
-  message.kind = kind;
-  message.segment_bytes = sizeof(SegmentLayout);
-  message.gid = gid;
-  return message;
-}
 
 // Whether a guest with this bell is made a neighbour.
 bool guest_is_welcome(int bell) {

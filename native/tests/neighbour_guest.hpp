@@ -1,0 +1,61 @@
+// A peer that speaks to neighbours by hand, and may say what no adapter would.
+#pragma once
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "link/file_descriptor.hpp"
+#include "neighbour/greeting.hpp"
+#include "neighbour/shared_segment.hpp"
+#include "tests/check.hpp"
+#include "tests/patience.hpp"
+
+namespace softhca::testing {
+
+struct Name {
+  sockaddr_un address{};
+  socklen_t length = 0;
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&address); }
+};
+
+// Where a neighbour of this user with that address listens.
+inline Name name_of(const Gid& gid) {
+  char digits[3];
+  std::string text = "softhca-" + std::to_string(geteuid()) + "-";
+  for (const std::uint8_t byte : gid.raw) {
+    std::snprintf(digits, sizeof digits, "%02x", byte);
+    text += digits;
+  }
+  Name name;
+  name.address.sun_family = AF_UNIX;
+  std::memcpy(name.address.sun_path + 1, text.data(), text.size());
+  name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  return name;
+}
+
+inline FileDescriptor local_socket() {
+  return FileDescriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+}
+
+inline void wait_for(int fd) {
+  pollfd waited{fd, POLLIN, 0};
+  CHECK_EQ(poll(&waited, 1, kPatienceMs), 1);
+}
+
+inline NeighbourMessage card(MessageKind kind, const Gid& gid) {
+  NeighbourMessage message;
+  message.kind = kind;
+  message.segment_bytes = sizeof(SegmentLayout);
+  message.gid = gid;
+  return message;
+}
+
+}  // namespace softhca::testing
