@@ -20,7 +20,8 @@ namespace softhca {
 struct ForeignMemory {
   pid_t process = 0;  // 0: the number is not known, and the file alone is used.
   int file = -1;
-  std::uint64_t number = 0;        // No other memory of this process's life has it.
+  int lent = -1;             // The same for others to read. Theirs may be less than our rights.
+  std::uint64_t number = 0;  // No other memory of this process's life has it.
   std::weak_ptr<const void> life;  // Expires with the descriptor.
 };
 

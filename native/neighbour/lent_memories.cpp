@@ -8,7 +8,7 @@ namespace softhca {
 class LentMemories::Memory final : public AddressSpace {
  public:
   Memory(pid_t process, FileDescriptor file)
-      : file_(std::move(file)), foreign_{process, file_.get(), 0, {}} {}
+      : file_(std::move(file)), foreign_{process, file_.get(), -1, 0, {}} {}
 
   bool copy_in(std::uint64_t address, ByteSpan to) override {
     return read_foreign(foreign_, address, to);

@@ -174,7 +174,7 @@ bool Neighbour::announce(const ForeignMemory& memory) {
   message.buffer = memory.number;
   message.process = static_cast<std::uint64_t>(memory.process);
   if (announced_memories_.size() >= LentMemories::kMost ||
-      send_message(met_.socket.get(), message, {memory.file}) != 0) {
+      send_message(met_.socket.get(), message, {memory.lent}) != 0) {
     return false;
   }
   announced_memories_.push_back(memory);

@@ -1,5 +1,6 @@
 // Payloads in the memory of processes that an adapter serves: a neighbour fetches them there.
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@ using testing::NeighbourPair;
 using testing::pattern;
 
 constexpr std::uint32_t kBytes = 300'001;
+constexpr long kOwn = 2;  // Descriptors of a process's memory: one to write, one to hand over.
 
 // A process with a copy of some bytes, and its memory.
 struct Served {
@@ -57,14 +59,16 @@ struct Served {
     CHECK(memory->copy_in(address, read));
     return read;
   }
-  // How many descriptors of its memory there are here.
-  long descriptors() const {
+  // How many descriptors of its memory there are here; `mode`: with this way of access.
+  long descriptors(int mode = -1) const {
     const std::string mine = "/proc/" + std::to_string(pid) + "/";
     long count = 0;
     std::error_code gone;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       const std::string target = std::filesystem::read_symlink(entry.path(), gone);
-      count += target.starts_with(mine) && target.ends_with("/mem");
+      if (!target.starts_with(mine) || !target.ends_with("/mem")) continue;
+      const int flags = fcntl(std::stoi(entry.path().filename()), F_GETFL);
+      count += mode < 0 || (flags & O_ACCMODE) == mode;
     }
     return count;
   }
@@ -93,17 +97,17 @@ TEST("neighbour memory: long payloads are fetched from the process that has them
   Served far(second);
   const MrInfo near_mr = near.reg(pair.a);
   const MrInfo far_mr = far.reg(pair.b);
-  CHECK_EQ(near.descriptors(), 1);
+  CHECK_EQ(near.descriptors(), kOwn);
   CHECK(pair.a.send(pair.qp_a, request(WrOpcode::RDMA_WRITE, near, near_mr, far, far_mr)).ok());
   CHECK_EQ(pair.a.wait().status, WcStatus::SUCCESS);
   CHECK(far.bytes() == first);
-  CHECK_EQ(near.descriptors(), 2);
-  CHECK_EQ(far.descriptors(), 1);
+  CHECK_EQ(near.descriptors(), kOwn + 1);
+  CHECK_EQ(far.descriptors(), kOwn);
   CHECK(far.memory->copy_out(far.address, second));
   CHECK(pair.a.send(pair.qp_a, request(WrOpcode::RDMA_READ, near, near_mr, far, far_mr)).ok());
   CHECK_EQ(pair.a.wait().status, WcStatus::SUCCESS);
   CHECK(near.bytes() == second);
-  CHECK_EQ(far.descriptors(), 2);
+  CHECK_EQ(far.descriptors(), kOwn + 1);
   pair.check_no_datagrams();
 }
 
@@ -119,7 +123,7 @@ TEST("neighbour memory: what nobody serves any more is forgotten by the neighbou
     const MrInfo mr = from->reg(pair.a);
     CHECK(pair.a.send(pair.qp_a, request(WrOpcode::RDMA_WRITE, *from, mr, far, far_mr)).ok());
     CHECK_EQ(pair.a.wait().status, WcStatus::SUCCESS);
-    CHECK_EQ(from->descriptors(), 2);
+    CHECK_EQ(from->descriptors(), kOwn + 1);
     if (from == &another) break;
     CHECK(pair.a.call([&](Adapter& adapter) { return adapter.dereg_mr(mr.handle); }).ok());
     from->memory.reset();
@@ -156,6 +160,19 @@ TEST("neighbour memory: without its number the file alone is read, and nothing i
   CHECK(!space->copy_out(served.address, read));
   lent.remove(7);
   CHECK(lent.find(7) == nullptr);
+}
+
+TEST("neighbour memory: who may fetch from a process may not write to it") {
+  NeighbourPair pair;
+  auto bytes = pattern(kBytes, 1);
+  auto target = pattern(kBytes, 2);
+  Served near(bytes);
+  Served far(target);
+  const MrInfo near_mr = near.reg(pair.a);
+  const MrInfo far_mr = far.reg(pair.b);
+  CHECK(pair.a.send(pair.qp_a, request(WrOpcode::RDMA_WRITE, near, near_mr, far, far_mr)).ok());
+  CHECK_EQ(pair.a.wait().status, WcStatus::SUCCESS);
+  CHECK_EQ(near.descriptors(O_RDWR), 1);
 }
 
 // Threads of drivers look there for each payload that is long, and none of them is in the child.

@@ -28,15 +28,22 @@ Result<std::shared_ptr<ProcessMemory>> ProcessMemory::open(pid_t pid, pid_t task
   }
   const std::string path =
       "/proc/" + std::to_string(pid) + "/task/" + std::to_string(task) + "/mem";
+  opened->lent_.reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   opened->memory_.reset(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!opened->memory_.is_open()) {
+  if (!opened->memory_.is_open() || !opened->lent_.is_open()) {
     return refuse_process(pid, "does not let its memory be reached");
   }
   // As long as the process is there, its number was nobody else's when the file was opened.
   if (syscall(SYS_pidfd_send_signal, opened->process_.get(), 0, nullptr, 0) != 0) {
     return refuse_process(pid, "has ended");
   }
-  opened->foreign_ = {pid, opened->memory_.get(), next_foreign_number(), opened};
+  opened->foreign_ = {pid, opened->memory_.get(), opened->lent_.get(), next_foreign_number(),
+                      opened};
+  // An exec in between: the two are not of the same program.
+  if (foreign_is_gone({.file = opened->lent_.get(), .life = {}})) {
+    errno = ESRCH;
+    return refuse_process(pid, "has begun another program");
+  }
   return opened;
 }
 

@@ -40,6 +40,7 @@ class ProcessMemory final : public AddressSpace {
  private:
   FileDescriptor process_;
   FileDescriptor memory_;
+  FileDescriptor lent_;
   ForeignMemory foreign_;
 };
 
