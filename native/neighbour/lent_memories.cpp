@@ -1,8 +1,41 @@
 #include "neighbour/lent_memories.hpp"
 
+#include <limits.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <string>
 #include <utility>
 
 namespace softhca {
+namespace {
+
+// What the kernel calls the file; empty if that cannot be known.
+std::string name_of(int file) {
+  char name[PATH_MAX];
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  const ssize_t length = readlink(link.c_str(), name, sizeof name);
+  return length < 0 ? std::string() : std::string(name, static_cast<std::size_t>(length));
+}
+
+// A read of other files might never end: their file system may be a program.
+bool is_memory(int file, const std::string& name) {
+  struct statfs system;
+  return fstatfs(file, &system) == 0 && system.f_type == PROC_SUPER_MAGIC && name.ends_with("/mem");
+}
+
+// Another /proc, of a container, has other numbers and other files under the same names.
+bool is_memory_of(pid_t process, int file, const std::string& name) {
+  struct stat given;
+  struct stat found;
+  return process > 0 && name.starts_with("/proc/" + std::to_string(process) + "/") &&
+         fstat(file, &given) == 0 && stat(name.c_str(), &found) == 0 &&
+         given.st_dev == found.st_dev && given.st_ino == found.st_ino;
+}
+
+}  // namespace
 
 // Nobody writes to a peer's: it fetches what it gets.
 class LentMemories::Memory final : public AddressSpace {
@@ -25,9 +58,11 @@ class LentMemories::Memory final : public AddressSpace {
 };
 
 void LentMemories::add(std::uint64_t number, pid_t process, FileDescriptor file) {
-  if (memories_.size() < kMost) {
-    memories_.try_emplace(number, std::make_shared<Memory>(process, std::move(file)));
-  }
+  if (memories_.size() >= kMost) return;
+  const std::string name = name_of(file.get());
+  if (!is_memory(file.get(), name)) return;
+  const pid_t known = is_memory_of(process, file.get(), name) ? process : 0;
+  memories_.try_emplace(number, std::make_shared<Memory>(known, std::move(file)));
 }
 
 AddressSpace* LentMemories::find(std::uint64_t number) const {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -160,6 +161,35 @@ TEST("neighbour memory: without its number the file alone is read, and nothing i
   CHECK(!space->copy_out(served.address, read));
   lent.remove(7);
   CHECK(lent.find(7) == nullptr);
+}
+
+// It would be read by our rights, which may go further than those of who names it.
+TEST("neighbour memory: a process is not read because a neighbour names it beside some file") {
+  auto bytes = pattern(kBytes, 1);
+  auto others = pattern(kBytes, 2);
+  Served served(bytes);
+  Served other(bytes);
+  CHECK(other.memory->copy_out(other.address, others));
+  LentMemories lent;
+  lent.add(7, served.pid, FileDescriptor(dup(other.memory->foreign()->file)));
+  lent.add(8, getpid(), FileDescriptor(dup(other.memory->foreign()->file)));
+  std::vector<std::uint8_t> read(kBytes);
+  for (const std::uint64_t number : {7u, 8u}) {
+    CHECK(lent.find(number)->copy_in(served.address, read));
+    CHECK(read == others);
+  }
+}
+
+// Reading it could take for ever, as of a file whose file system is a program.
+TEST("neighbour memory: a file that is no process's memory is none") {
+  const FileDescriptor file(memfd_create("no memory", MFD_CLOEXEC));
+  CHECK_EQ(ftruncate(file.get(), kBytes), 0);
+  const FileDescriptor maps(open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+  LentMemories lent;
+  lent.add(7, 0, FileDescriptor(dup(file.get())));
+  lent.add(8, 0, FileDescriptor(dup(maps.get())));
+  CHECK(lent.find(7) == nullptr);
+  CHECK(lent.find(8) == nullptr);
 }
 
 TEST("neighbour memory: who may fetch from a process may not write to it") {
