@@ -61,8 +61,12 @@ Neighbour::Neighbour(Meeting meeting)
   reader_.shared().reader_orders.store(met_.is_ordered ? 1 : 0);
 }
 
+// Nobody here asks any more what the peer has fetched, which may look at the ring much later.
 // Children of fork() have copies of the socket, and would keep from the peer that we have gone.
-Neighbour::~Neighbour() { shutdown(met_.socket.get(), SHUT_RDWR); }
+Neighbour::~Neighbour() {
+  for (Lent& lent : lent_) static_cast<void>(take_back(lent));
+  shutdown(met_.socket.get(), SHUT_RDWR);
+}
 
 // --- sending
 

@@ -1,6 +1,7 @@
 // What becomes of a payload that is lent to a neighbour while other things happen.
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "tests/neighbour_segments.hpp"
@@ -247,6 +248,64 @@ TEST("neighbour: one that claims what it was lent and keeps it is not waited for
   CHECK(lender.neighbours->path_to(lender.gid(), other.gid()) == nullptr);
   lender.neighbours->fetch(kNow);
   CHECK(!lender.neighbours->is_inhabited());
+  lender.go();
+  other.go();
+}
+
+// Its memory is somebody else's from then on, and its peer may look at the ring much later.
+TEST("neighbour: what a device had lent is not fetched once it is closed") {
+  Side lender(1);
+  Side other(2);
+  introduce(lender, other);
+  post(lender, {work(WrOpcode::RDMA_WRITE, lender, other)});
+  lender.go();
+  std::ranges::fill(lender.bytes, 1);
+  while (other.neighbours->is_inhabited()) other.neighbours->serve();
+  CHECK_EQ(std::ranges::count(other.bytes, 1), 0);
+  other.go();
+}
+
+// Another queue pair of each, connected.
+std::uint32_t connect_another(Side& one, Side& other) {
+  const std::uint32_t first = one.qpn;
+  for (Side* side : {&one, &other}) {
+    QpInit init;
+    init.pd = side->pd;
+    init.send_cq = init.recv_cq = side->cq;
+    init.cap = {8, 8, 1, 1, 0};
+    side->qpn = side->adapter.create_qp(init).value;
+  }
+  one.connect(other);
+  other.connect(one);
+  return first;
+}
+
+TEST("neighbour: one that is given up for one payload fetches no other one later") {
+  Side lender(1);
+  Side other(2);
+  introduce(lender, other);
+  post(lender, {work(WrOpcode::RDMA_WRITE, lender, other)});
+  const Segments segments;
+  CHECK(!segments.mapped.empty());
+  auto& segment = *reinterpret_cast<SegmentLayout*>(segments.mapped[0].data());
+  claim_all(segment);  // It stands still in the middle of this one.
+  const std::uint32_t first = connect_another(lender, other);
+  post(lender, {work(WrOpcode::RDMA_WRITE, lender, other)});
+  QpAttr attr;
+  attr.qp_state = QpState::ERR;
+  const std::uint32_t second = std::exchange(lender.qpn, first);
+  lender.modify(attr, kQpState);
+  lender.neighbours->fetch(kNow);
+  CHECK(!lender.neighbours->is_inhabited());
+  lender.qpn = second;
+  lender.modify(attr, kQpState);
+  CHECK_EQ(poll(lender).size(), 2u);
+  std::ranges::fill(lender.bytes, 1);
+  // It goes on.
+  const std::uint32_t lap = segment.rings[0].slots[0].word.load() & ~0xffu;
+  segment.rings[0].slots[0].word.store(lap | static_cast<std::uint32_t>(RecordState::CANCELLED));
+  while (other.neighbours->fetch(kNow)) continue;
+  CHECK_EQ(std::ranges::count(other.bytes, 1), 0);
   lender.go();
   other.go();
 }
