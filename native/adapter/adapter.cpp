@@ -180,7 +180,7 @@ void Adapter::release_acks() {
 }
 
 std::uint64_t Adapter::next_deadline_ns() const {
-  const std::uint64_t next_ns = state_->timers.next_ns();
+  const std::uint64_t next_ns = std::min(state_->timers.next_ns(), state_->stalled_until_ns);
   const auto& held_back = state_->held_back;
   return held_back.empty() ? next_ns : std::min(next_ns, held_back.begin()->first);
 }
@@ -200,6 +200,7 @@ void Adapter::advance(std::uint64_t now_ns) {
     }
     s.timers.update(*qp);
   }
+  if (s.stalled_until_ns <= now_ns) s.ask_stalled_paths();
   s.release_held_back();
   s.settle_overflows();
 }

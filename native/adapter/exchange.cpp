@@ -2,6 +2,7 @@
 // sender has it. Nothing is encoded, summed or queued for a link.
 
 #include <algorithm>
+#include <vector>
 
 #include "adapter/state.hpp"
 
@@ -11,6 +12,9 @@ namespace {
 // What one call moves at most; the rest is for whoever has the time.
 constexpr int kExchangePackets = 256;
 constexpr std::uint64_t kExchangeBytes = 256 * 1024;
+// A path that takes nothing for so long, and no longer than twice that, leads to somebody who was
+// stopped. A busy machine keeps nobody from running for seconds.
+constexpr std::uint64_t kStillNs = 2'000'000'000;
 
 }  // namespace
 
@@ -39,6 +43,21 @@ void Adapter::forget_path(const LocalPath& path) {
   state_->qps.for_each([&](QueuePair& qp) {
     if (qp.local == &path) state_->leave_path(qp);
   });
+}
+
+// Nobody would ever repeat what waits for room, or complete it: to a host that has stopped, packets
+// leave and are lost.
+void Adapter::State::ask_stalled_paths() {
+  std::vector<LocalPath*> asked;
+  for (const std::uint32_t qpn : stalled) {
+    const QueuePair* const qp = qps.find(qpn);
+    if (qp == nullptr || qp->local == nullptr || std::ranges::count(asked, qp->local) != 0) {
+      continue;
+    }
+    asked.push_back(qp->local);
+    qp->local->give_up_if_still();
+  }
+  stalled_until_ns = time.now_ns() + kStillNs;
 }
 
 // From now on its packets take the network.
@@ -174,6 +193,11 @@ bool Adapter::exchange_some(std::uint64_t now_ns) {
       }
     }
     s.timers.update(*qp);
+  }
+  if (s.stalled.empty()) {
+    s.stalled_until_ns = kNever;
+  } else if (s.stalled_until_ns == kNever) {
+    s.stalled_until_ns = s.time.now_ns() + kStillNs;
   }
   s.settle_overflows();
   return !s.ready_local.empty();

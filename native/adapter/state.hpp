@@ -75,6 +75,7 @@ struct Adapter::State final : Services {
   bool send_to_self(QueuePair& qp, const ShortPacket& packet);
   bool acknowledge_at_once(QueuePair& peer, QueuePair& qp, std::uint32_t psn);
   void leave_path(QueuePair& qp);
+  void ask_stalled_paths();
   void settle_debts(QueuePair& qp);
   bool take_farewell(ByteSpan buffer, OutgoingPacket& out);
   // To the queue pair that a packet without a wire is for. False: its payload could not be read.
@@ -128,10 +129,11 @@ struct Adapter::State final : Services {
   std::deque<std::uint32_t> ready;  // Numbers of queue pairs that may have packets for the wire.
   std::uint32_t last_sender = 0;    // Of those.
   bool turn_kept = false;
-  std::deque<std::uint32_t> ready_local;  // And for adapters of this host.
-  std::deque<std::uint32_t> stalled;      // Their path had no room.
-  std::deque<Farewell> farewells;         // For the wire.
-  std::vector<std::uint32_t> held_acks;   // Those with an acknowledgement that waits for company.
+  std::deque<std::uint32_t> ready_local;    // And for adapters of this host.
+  std::deque<std::uint32_t> stalled;        // Their path had no room.
+  std::uint64_t stalled_until_ns = kNever;  // Then their paths are asked whether they stand still.
+  std::deque<Farewell> farewells;           // For the wire.
+  std::vector<std::uint32_t> held_acks;     // Those with an acknowledgement that waits for company.
   SelfPath self{*this};
   LocalPaths* paths = nullptr;
   LocalPacket leaving;  // Keeps its storage.

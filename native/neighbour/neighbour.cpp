@@ -390,6 +390,13 @@ bool Neighbour::locate_known(const std::uint8_t* from, std::size_t count) {
   return true;
 }
 
+void Neighbour::give_up_if_still() {
+  writer_.look();
+  if (std::exchange(consumed_when_asked_, writer_.consumed()) == writer_.consumed()) {
+    writer_.give_up();
+  }
+}
+
 void Neighbour::wish_to_be_woken() {
   reader_.shared().reader_asleep.store(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -52,6 +52,7 @@ class Neighbour final : public LocalPath {
   bool delivers_at_once() const override { return false; }
   bool send_short(const ShortPacket& packet) override;
   void send(const LocalPacket& packet) override;
+  void give_up_if_still() override;
   void recall(std::uint32_t qpn, LentPayloads which);
   void revoke(std::uint32_t key_index);
 
@@ -62,7 +63,7 @@ class Neighbour final : public LocalPath {
   // There may be room again for what has_room() refused.
   bool has_new_room() const { return waits_for_room_ && writer_.has_news(); }
   bool has_work() const {
-    return has_record() || has_lent() || !unreadable_.empty() || has_new_room();
+    return has_record() || has_lent() || !unreadable_.empty() || has_new_room() || is_given_up();
   }
   // From now on the peer wakes us, if barrier_for_all() follows, or a fence on its side.
   void wish_to_be_woken();
@@ -71,6 +72,8 @@ class Neighbour final : public LocalPath {
   void awake() { reader_.shared().reader_asleep.store(0, std::memory_order_relaxed); }
   // Messages about buffers. False: the peer has gone.
   bool hear();
+  // Found out while sending: the next fetch() of all leaves it.
+  bool is_given_up() const { return writer_.is_broken(); }
   bool is_broken() const { return writer_.is_broken() || reader_.is_broken(); }
   // Whether the peer will read what is sent to it: one that did not wait for our answer will not.
   bool has_agreed() {
@@ -118,7 +121,8 @@ class Neighbour final : public LocalPath {
   RingWriter writer_;
   RingReader reader_;
   bool waits_for_room_ = false;
-  const bool own_process_;  // The peer is an adapter of this process.
+  std::uint64_t consumed_when_asked_ = UINT64_MAX;  // Whether the peer stands still.
+  const bool own_process_;                          // The peer is an adapter of this process.
   bool agreed_;
   AddressSpace& own_memory_;
   PeerMemory memory_;

@@ -329,7 +329,8 @@ bool Neighbourhood::prepare_to_sleep() {
     for (const auto& neighbour : neighbours_) neighbour->cannot_order();
     return false;
   }
-  return std::ranges::none_of(neighbours_, [](const auto& one) { return one->has_record(); });
+  return std::ranges::none_of(
+      neighbours_, [](const auto& one) { return one->has_record() || one->is_given_up(); });
 }
 
 void Neighbourhood::awake() {

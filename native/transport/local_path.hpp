@@ -27,6 +27,9 @@ class LocalPath {
   virtual bool send_short(const ShortPacket& packet) = 0;
   // Takes a packet over. A payload that lies in pieces may be fetched until it is recalled.
   virtual void send(const LocalPacket& packet) = 0;
+  // Asked now and then while it has no room. If it has taken nothing since it was asked last, what
+  // waits for it goes without it.
+  virtual void give_up_if_still() {}
 };
 
 // Those of an adapter.
