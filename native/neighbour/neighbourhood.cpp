@@ -26,7 +26,9 @@ namespace {
 
 // A neighbour that did not answer is not asked again for so long.
 constexpr std::uint64_t kSilenceNs = 1'000'000'000;
-constexpr int kBacklog = 64;
+constexpr int kBacklog = 1024;
+// Anybody may knock, and as fast as guests are let in. Fewer than are heard at once.
+constexpr int kGuestsAtOnce = 8;
 constexpr int kRecordsAtOnce = 64;
 constexpr int kEventsAtOnce = 16;
 
@@ -174,13 +176,19 @@ bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting, int answer_ms
   return send_message(socket, card(MessageKind::AGREED), {}) == 0;
 }
 
-void Neighbourhood::accept_all() {
-  for (;;) {
+void Neighbourhood::accept_some() {
+  for (int times = 0; times < kGuestsAtOnce; ++times) {
     FileDescriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!guest.is_open()) return;
     pid_t pid = 0;
-    if (peer_process(guest.get(), pid) && watch(guest.get())) guests_.push_back(std::move(guest));
+    if (!peer_process(guest.get(), pid) || !watch(guest.get())) continue;
+    guests_.push_back(std::move(guest));
   }
+  // There may be more, of whom has been told already.
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.fd = listener_.get();
+  static_cast<void>(epoll_ctl(readiness_.get(), EPOLL_CTL_MOD, listener_.get(), &event));
 }
 
 // A guest has said something, or gone.
@@ -247,7 +255,7 @@ void Neighbourhood::serve() {
       eventfd_t rung = 0;
       eventfd_read(bell_.get(), &rung);
     } else if (fd == listener_.get()) {
-      accept_all();
+      accept_some();
     } else if (const auto guest = std::ranges::find(guests_, fd, &FileDescriptor::get);
                guest != guests_.end()) {
       FileDescriptor socket = std::move(*guest);

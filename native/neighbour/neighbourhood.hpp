@@ -64,7 +64,7 @@ class Neighbourhood final : public LocalPaths {
   Neighbourhood(const LocalAddress& local, ShortMutex& mutex, Adapter& adapter);
   bool listen();
   bool watch(int fd, std::uint32_t how = 0);
-  void accept_all();
+  void accept_some();
   void answer(FileDescriptor socket);
   void settle_down(Neighbour::Meeting meeting);
   bool greet(int socket, Neighbour::Meeting& meeting, int answer_ms);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -57,5 +58,31 @@ inline NeighbourMessage card(MessageKind kind, const Gid& gid) {
   message.gid = gid;
   return message;
 }
+
+// Somebody with an address, at which it listens as every adapter does.
+struct Guest {
+  explicit Guest(const Gid& address) : own(address) {
+    CHECK_EQ(segment.create(), 0);
+    Name name = name_of(own);
+    CHECK_EQ(bind(listener.get(), name.get(), name.length), 0);
+    CHECK_EQ(listen(listener.get(), 16), 0);
+  }
+  void connect_to(const Gid& host) {
+    talk = local_socket();
+    Name name = name_of(host);
+    CHECK_EQ(connect(talk.get(), name.get(), name.length), 0);
+  }
+  void greet() {
+    CHECK_EQ(send_message(talk.get(), card(MessageKind::HELLO, own), {segment.fd(), bell.get()}),
+             0);
+  }
+  void agree() { CHECK_EQ(send_message(talk.get(), card(MessageKind::AGREED, own), {}), 0); }
+
+  const Gid own;
+  SharedSegment segment;
+  FileDescriptor bell{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+  FileDescriptor listener = local_socket();
+  FileDescriptor talk;
+};
 
 }  // namespace softhca::testing

@@ -1,0 +1,60 @@
+// Peers that ask for more than anybody needs: of the one who answers them, time and descriptors.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <iterator>
+#include <vector>
+
+#include "neighbour/mapped_buffers.hpp"
+#include "tests/neighbour_guest.hpp"
+#include "tests/neighbour_sides.hpp"
+
+namespace softhca::testing {
+namespace {
+
+using namespace sides;
+
+std::ptrdiff_t descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                       std::filesystem::directory_iterator());
+}
+
+bool is_due(const Side& side) {
+  pollfd ready{side.neighbours->ready_fd(), POLLIN, 0};
+  return poll(&ready, 1, 0) == 1;
+}
+
+void welcome(Side& host, Guest& guest) {
+  guest.connect_to(host.gid());
+  guest.greet();
+  host.neighbours->serve();  // Lets it in.
+  host.neighbours->serve();  // Hears it.
+  CHECK(host.neighbours->is_inhabited());
+}
+
+// Anybody may knock, other users too, and as fast as doors are opened.
+TEST("neighbour: guests are let in a few at a time, and each in the end") {
+  Side host(1);
+  constexpr std::ptrdiff_t kGuests = 60;
+  std::vector<FileDescriptor> guests;
+  Name name = name_of(host.gid());
+  for (int i = 0; i < kGuests; ++i) {
+    guests.push_back(local_socket());
+    CHECK_EQ(connect(guests.back().get(), name.get(), name.length), 0);
+  }
+  const std::ptrdiff_t before = descriptors();
+  host.neighbours->serve();
+  CHECK(descriptors() - before < kGuests / 2);
+  while (is_due(host)) host.neighbours->serve();
+  CHECK_EQ(descriptors() - before, kGuests);
+  host.go();
+}
+
+}  // namespace
+}  // namespace softhca::testing
