@@ -29,6 +29,8 @@ constexpr std::uint64_t kSilenceNs = 1'000'000'000;
 constexpr int kBacklog = 1024;
 // Anybody may knock, and as fast as guests are let in. Fewer than are heard at once.
 constexpr int kGuestsAtOnce = 8;
+// Each holds a descriptor. Who is one says so at once.
+constexpr std::size_t kMostGuests = 64;
 constexpr int kRecordsAtOnce = 64;
 constexpr int kEventsAtOnce = 16;
 
@@ -182,6 +184,7 @@ void Neighbourhood::accept_some() {
     if (!guest.is_open()) return;
     pid_t pid = 0;
     if (!peer_process(guest.get(), pid) || !watch(guest.get())) continue;
+    if (guests_.size() >= kMostGuests) guests_.erase(guests_.begin());
     guests_.push_back(std::move(guest));
   }
   // There may be more, of whom has been told already.

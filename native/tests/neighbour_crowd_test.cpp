@@ -56,5 +56,23 @@ TEST("neighbour: guests are let in a few at a time, and each in the end") {
   host.go();
 }
 
+TEST("neighbour: guests that say nothing do not use up the descriptors") {
+  Side host(1);
+  std::vector<FileDescriptor> guests;
+  Name name = name_of(host.gid());
+  const std::ptrdiff_t before = descriptors();
+  constexpr std::ptrdiff_t kGuests = 200;
+  for (int i = 0; i < kGuests; ++i) {
+    guests.push_back(local_socket());
+    CHECK_EQ(connect(guests.back().get(), name.get(), name.length), 0);
+    while (is_due(host)) host.neighbours->serve();
+  }
+  CHECK(descriptors() - before < kGuests + kGuests / 2);
+  // One that does is heard.
+  Guest polite(config_of(2).gids[0]);
+  welcome(host, polite);
+  host.go();
+}
+
 }  // namespace
 }  // namespace softhca::testing
