@@ -80,6 +80,7 @@ class Neighbour final : public LocalPath {
     if (!agreed_) static_cast<void>(hear());
     return agreed_;
   }
+  bool greeted_here() const { return met_.made_here; }
   void abandon();
 
  private:

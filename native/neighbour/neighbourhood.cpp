@@ -234,6 +234,7 @@ void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
   auto neighbour = std::make_unique<Neighbour>(std::move(meeting));
   const std::lock_guard lock(mutex_);
   is_ordered_ = is_ordered;
+  if (!neighbour->greeted_here()) remove_former(neighbour->gid());
   neighbours_.push_back(std::move(neighbour));
   inhabited_.store(true);
   // Who sleeps now has not told this one to wake it.
@@ -245,6 +246,16 @@ void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
     static_cast<void>(epoll_ctl(readiness_.get(), EPOLL_CTL_MOD, socket, &event));
   }
   static_cast<void>(watch(process));
+}
+
+// Who greets has no use for an earlier acquaintance any more. That of another one which we greeted
+// at the same time is left to it.
+void Neighbourhood::remove_former(const Gid& gid) {
+  for (std::size_t i = neighbours_.size(); i-- > 0;) {
+    if (neighbours_[i]->gid() != gid || neighbours_[i]->greeted_here()) continue;
+    take_the_rest(*neighbours_[i]);
+    leave(i);
+  }
 }
 
 // --- what happens

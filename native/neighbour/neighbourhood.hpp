@@ -70,6 +70,7 @@ class Neighbourhood final : public LocalPaths {
   bool greet(int socket, Neighbour::Meeting& meeting, int answer_ms);
   NeighbourMessage card(MessageKind kind) const;
   bool can_read(pid_t pid, const NeighbourMessage& message) const;
+  void remove_former(const Gid& gid);
   void remove_gone(int fd);
   void take_the_rest(Neighbour& neighbour);
   void leave(std::size_t index);

@@ -74,5 +74,17 @@ TEST("neighbour: guests that say nothing do not use up the descriptors") {
   host.go();
 }
 
+TEST("neighbour: who greets again and again is one neighbour") {
+  Side host(1);
+  Guest guest(config_of(2).gids[0]);
+  std::vector<FileDescriptor> before;
+  for (int i = 0; i < 20; ++i) {
+    welcome(host, guest);
+    before.push_back(std::move(guest.talk));
+  }
+  CHECK_EQ(host.neighbours->count(), 1u);
+  host.go();
+}
+
 }  // namespace
 }  // namespace softhca::testing
