@@ -194,6 +194,17 @@ void Neighbourhood::accept_some() {
   static_cast<void>(epoll_ctl(readiness_.get(), EPOLL_CTL_MOD, listener_.get(), &event));
 }
 
+// Whether who says that it has this address listens there: from then on it is sent what is for that
+// address.
+bool Neighbourhood::holds(pid_t pid, const Gid& gid) const {
+  const FileDescriptor socket = local_socket();
+  sockaddr_un address;
+  const socklen_t length = name_of(gid, interface_index_, address);
+  pid_t holder = 0;
+  return connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+         peer_process(socket.get(), holder) && holder == pid;
+}
+
 // A guest has said something, or gone.
 void Neighbourhood::answer(FileDescriptor socket) {
   NeighbourMessage message;
@@ -206,7 +217,8 @@ void Neighbourhood::answer(FileDescriptor socket) {
   }
   if (error != 0 || message.kind != MessageKind::HELLO ||
       message.segment_bytes != sizeof(SegmentLayout) || fds.size() != 2 || message.gid == own_ ||
-      !is_bell(fds[1].get()) || !peer_process(socket.get(), meeting.pid)) {
+      !is_bell(fds[1].get()) || !peer_process(socket.get(), meeting.pid) ||
+      !holds(meeting.pid, message.gid)) {
     return;
   }
   meeting.peer = message.gid;

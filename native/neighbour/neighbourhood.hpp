@@ -65,6 +65,7 @@ class Neighbourhood final : public LocalPaths {
   bool listen();
   bool watch(int fd, std::uint32_t how = 0);
   void accept_some();
+  bool holds(pid_t pid, const Gid& gid) const;
   void answer(FileDescriptor socket);
   void settle_down(Neighbour::Meeting meeting);
   bool greet(int socket, Neighbour::Meeting& meeting, int answer_ms);

@@ -16,19 +16,16 @@ using namespace sides;
 // Whether a guest with this bell is made a neighbour.
 bool guest_is_welcome(int bell) {
   Side host(1);
-  const FileDescriptor guest = local_socket();
-  Name name = name_of(host.gid());
-  CHECK_EQ(connect(guest.get(), name.get(), name.length), 0);
-  SharedSegment segment;
-  CHECK_EQ(segment.create(), 0);
-  const Gid own = config_of(2).gids[0];
-  CHECK_EQ(send_message(guest.get(), card(MessageKind::HELLO, own), {segment.fd(), bell}), 0);
+  Guest guest(config_of(2).gids[0]);
+  guest.bell.reset(fcntl(bell, F_DUPFD_CLOEXEC, 0));
+  guest.connect_to(host.gid());
+  guest.greet();
   host.neighbours->serve();  // Lets it in.
   host.neighbours->serve();  // Hears it.
-  wait_for(guest.get());
+  wait_for(guest.talk.get());
   NeighbourMessage answer;
   std::vector<FileDescriptor> fds;
-  const int error = receive_message(guest.get(), answer, fds);
+  const int error = receive_message(guest.talk.get(), answer, fds);
   CHECK(error == 0 || error == ECONNRESET);
   CHECK_EQ(host.neighbours->is_inhabited(), error == 0);
   host.go();

@@ -86,5 +86,39 @@ TEST("neighbour: who greets again and again is one neighbour") {
   host.go();
 }
 
+TEST("neighbour: who greets with an address that is not its own is none") {
+  Side host(1);
+  Guest guest(config_of(2).gids[0]);
+  const auto hello = [&](const Gid& gid) {
+    guest.connect_to(host.gid());
+    CHECK_EQ(send_message(guest.talk.get(), card(MessageKind::HELLO, gid),
+                          {guest.segment.fd(), guest.bell.get()}),
+             0);
+    host.neighbours->serve();
+    host.neighbours->serve();
+    return host.neighbours->is_inhabited();
+  };
+  CHECK(!hello(config_of(3).gids[0]));  // Nobody has it on this host.
+  Gid taken = config_of(4).gids[0];
+  int ends[2];
+  CHECK_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const FileDescriptor ready(ends[0]);
+  FileDescriptor says(ends[1]);
+  const pid_t other = fork();
+  if (other == 0) {
+    alarm(60);
+    const Guest owner(taken);
+    CHECK_EQ(write(says.get(), "r", 1), 1);
+    for (;;) pause();
+  }
+  says.reset();
+  wait_for(ready.get());
+  CHECK(!hello(taken));
+  kill(other, SIGKILL);
+  waitpid(other, nullptr, 0);
+  CHECK(hello(guest.own));
+  host.go();
+}
+
 }  // namespace
 }  // namespace softhca::testing
