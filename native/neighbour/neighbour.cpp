@@ -40,6 +40,8 @@ constexpr int kLooks = 1000;
 constexpr int kMostLooks = 20'000'000;
 // Payload bytes after which a call to fetch() comes to an end.
 constexpr std::uint64_t kFetchBytes = kLocalPacketBytes;
+// More messages than a socket holds: what was said before a record is heard before it.
+constexpr int kMostUnheard = 1024;
 constexpr std::uint32_t kMayRefer = kSend | kWrite | kReadResponse;
 
 constexpr auto raw(RecordState state) { return static_cast<std::uint32_t>(state); }
@@ -361,7 +363,7 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
 // some, and have others forgotten: then all are looked for again.
 bool Neighbour::locate(const std::uint8_t* from, std::size_t count) {
   if (locate_known(from, count)) return true;
-  static_cast<void>(hear());
+  static_cast<void>(hear(kMostUnheard));
   return locate_known(from, count);
 }
 
@@ -402,10 +404,10 @@ void Neighbour::wish_to_be_woken() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-bool Neighbour::hear() {
+bool Neighbour::hear(int most) {
   NeighbourMessage message;
   std::vector<FileDescriptor> fds;
-  for (;;) {
+  for (; most > 0; --most) {
     const int error = receive_message(met_.socket.get(), message, fds);
     if (error == EAGAIN) return true;
     if (error != 0) return false;
@@ -422,6 +424,7 @@ bool Neighbour::hear() {
       agreed_ = true;
     }
   }
+  return true;
 }
 
 void Neighbour::abandon() {

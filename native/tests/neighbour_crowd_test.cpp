@@ -120,5 +120,25 @@ TEST("neighbour: who greets with an address that is not its own is none") {
   host.go();
 }
 
+// The adapter may be locked while it listens.
+TEST("neighbour: one that never stops talking is not listened to for ever") {
+  Side host(1);
+  Guest guest(config_of(2).gids[0]);
+  welcome(host, guest);
+  const auto talk = [&] {
+    int sent = 0;
+    while (send_message(guest.talk.get(), card(MessageKind::AGREED, guest.own), {}) == 0) ++sent;
+    return sent;
+  };
+  CHECK(talk() > 100);
+  host.neighbours->serve();
+  CHECK(talk() <= 64);
+  // What is left is heard later.
+  while (is_due(host)) host.neighbours->serve();
+  CHECK(talk() > 100);
+  CHECK(host.neighbours->is_inhabited());
+  host.go();
+}
+
 }  // namespace
 }  // namespace softhca::testing
