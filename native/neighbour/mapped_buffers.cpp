@@ -11,7 +11,8 @@ MappedBuffers::~MappedBuffers() {
 
 void MappedBuffers::map(std::uint64_t number, std::uint64_t bytes, const FileDescriptor& fd) {
   struct stat status;
-  if (bytes == 0 || mappings_.contains(number) || fstat(fd.get(), &status) != 0 ||
+  if (bytes == 0 || mappings_.contains(number) || mappings_.size() >= kMost ||
+      fstat(fd.get(), &status) != 0 ||
       static_cast<std::uint64_t>(status.st_size) < bytes) {
     return;
   }

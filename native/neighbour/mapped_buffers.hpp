@@ -15,6 +15,9 @@ class MappedBuffers {
   MappedBuffers& operator=(const MappedBuffers&) = delete;
   ~MappedBuffers();
 
+  // A neighbour with more gets what lies there across as it does other memory.
+  static constexpr std::size_t kMost = 256;
+
   void map(std::uint64_t number, std::uint64_t bytes, const FileDescriptor& fd);
   void unmap(std::uint64_t number);
   // Where these bytes of the buffer are here; null if they are not.

@@ -95,8 +95,10 @@ bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
   forget_memories();
   return std::ranges::all_of(pieces, [&](const MemoryPiece& piece) {
     if (const ForeignMemory* foreign = piece.space->foreign()) return announce(*foreign);
-    return piece.space->is_direct() &&
-           (reads || shared_buffers().find(piece.address, piece.length).number != 0);
+    if (!piece.space->is_direct()) return false;
+    if (reads) return true;
+    const SharedBuffer buffer = shared_buffers().find(piece.address, piece.length);
+    return buffer.number != 0 && announce(buffer);
   });
 }
 
@@ -162,6 +164,7 @@ void Neighbour::wake() { eventfd_write(met_.bell.get(), 1); }
 bool Neighbour::announce(const SharedBuffer& buffer) {
   const auto known = [&](const SharedBuffer& one) { return one.number == buffer.number; };
   if (std::ranges::any_of(announced_, known)) return true;
+  if (announced_.size() >= MappedBuffers::kMost) return false;
   const FileDescriptor fd = shared_buffers().descriptor(buffer.number);
   NeighbourMessage message;
   message.kind = MessageKind::BUFFER;

@@ -140,5 +140,17 @@ TEST("neighbour: one that never stops talking is not listened to for ever") {
   host.go();
 }
 
+TEST("neighbour: who has many buffers mapped does not use up the room for mappings") {
+  const FileDescriptor file(memfd_create("buffer", MFD_CLOEXEC));
+  CHECK_EQ(ftruncate(file.get(), 4096), 0);
+  MappedBuffers mapped;
+  for (std::uint64_t number = 1; number <= 2000; ++number) mapped.map(number, 4096, file);
+  CHECK(mapped.at(1, 0, 4096) != nullptr);
+  CHECK(mapped.at(2000, 0, 4096) == nullptr);
+  mapped.unmap(1);
+  mapped.map(2000, 4096, file);
+  CHECK(mapped.at(2000, 0, 4096) != nullptr);
+}
+
 }  // namespace
 }  // namespace softhca::testing
