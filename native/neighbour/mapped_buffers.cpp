@@ -1,5 +1,6 @@
 #include "neighbour/mapped_buffers.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -11,8 +12,9 @@ MappedBuffers::~MappedBuffers() {
 
 void MappedBuffers::map(std::uint64_t number, std::uint64_t bytes, const FileDescriptor& fd) {
   struct stat status;
+  // Of files, only those in memory can be asked for their seals.
   if (bytes == 0 || mappings_.contains(number) || mappings_.size() >= kMost ||
-      fstat(fd.get(), &status) != 0 ||
+      fcntl(fd.get(), F_GET_SEALS) < 0 || fstat(fd.get(), &status) != 0 ||
       static_cast<std::uint64_t>(status.st_size) < bytes) {
     return;
   }

@@ -18,6 +18,7 @@ class MappedBuffers {
   // A neighbour with more gets what lies there across as it does other memory.
   static constexpr std::size_t kMost = 256;
 
+  // Nothing, if it is not memory: a fault there could wait for somebody.
   void map(std::uint64_t number, std::uint64_t bytes, const FileDescriptor& fd);
   void unmap(std::uint64_t number);
   // Where these bytes of the buffer are here; null if they are not.

@@ -152,5 +152,13 @@ TEST("neighbour: who has many buffers mapped does not use up the room for mappin
   CHECK(mapped.at(2000, 0, 4096) != nullptr);
 }
 
+// Such a one may have a file system that is a program, which reading would wait for.
+TEST("neighbour: a file that is not memory is no buffer") {
+  const FileDescriptor file(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  MappedBuffers mapped;
+  mapped.map(1, 4096, file);
+  CHECK(mapped.at(1, 0, 1) == nullptr);
+}
+
 }  // namespace
 }  // namespace softhca::testing
