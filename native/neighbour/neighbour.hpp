@@ -81,6 +81,7 @@ class Neighbour final : public LocalPath {
     if (!agreed_) static_cast<void>(hear());
     return agreed_;
   }
+  bool peer_is_gone() const;
   bool greeted_here() const { return met_.made_here; }
   void abandon();
 
@@ -112,7 +113,6 @@ class Neighbour final : public LocalPath {
   }
   void settle_lent();
   bool take_back(Lent& lent);
-  bool peer_is_gone() const;
   bool announce(const SharedBuffer& buffer);
   bool announce(const ForeignMemory& memory);
   void forget_buffers();

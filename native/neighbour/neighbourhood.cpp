@@ -297,7 +297,8 @@ void Neighbourhood::remove_gone(int fd) {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < neighbours_.size(); ++i) {
     Neighbour& neighbour = *neighbours_[i];
-    const bool ended = neighbour.process() == fd;
+    // What is told of may be the end of another one, whose descriptor had this number.
+    const bool ended = neighbour.process() == fd && neighbour.peer_is_gone();
     if (ended || (neighbour.socket() == fd && !neighbour.hear())) {
       take_the_rest(neighbour);
       leave(i);

@@ -160,5 +160,66 @@ TEST("neighbour: a file that is not memory is no buffer") {
   CHECK(mapped.at(1, 0, 1) == nullptr);
 }
 
+// A child that is a neighbour, and hangs up when it is told so.
+struct Child {
+  explicit Child(const Gid& own, const Gid& host) {
+    int down[2];
+    int up[2];
+    CHECK(pipe2(down, O_CLOEXEC) == 0 && pipe2(up, O_CLOEXEC) == 0);
+    orders.reset(down[1]);
+    reports.reset(up[0]);
+    const FileDescriptor heard(down[0]);
+    const FileDescriptor says(up[1]);
+    pid = fork();
+    if (pid != 0) return;
+    alarm(60);
+    Guest guest(own);
+    guest.connect_to(host);
+    guest.greet();
+    CHECK_EQ(write(says.get(), "g", 1), 1);
+    char order = 0;
+    CHECK_EQ(read(heard.get(), &order, 1), 1);
+    shutdown(guest.talk.get(), SHUT_RDWR);
+    CHECK_EQ(write(says.get(), "h", 1), 1);
+    for (;;) pause();
+  }
+  void await_report() {
+    char report = 0;
+    CHECK_EQ(read(reports.get(), &report, 1), 1);
+  }
+  void hang_up() {
+    CHECK_EQ(write(orders.get(), "h", 1), 1);
+    await_report();
+  }
+  void end() {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  pid_t pid = -1;
+  FileDescriptor orders;
+  FileDescriptor reports;
+};
+
+// What tells of the end of the first is heard when its descriptor's number is the second one's.
+TEST("neighbour: the end of one is not taken for the end of who came after it") {
+  Side host(1);
+  Child first(config_of(2).gids[0], host.gid());
+  first.await_report();
+  while (!host.neighbours->is_inhabited()) host.neighbours->serve();
+  Guest second(config_of(3).gids[0]);
+  second.connect_to(host.gid());
+  host.neighbours->serve();
+  first.hang_up();
+  second.greet();
+  first.end();
+  host.neighbours->serve();
+  CHECK_EQ(host.neighbours->count(), 1u);
+  NeighbourMessage answer;
+  std::vector<FileDescriptor> fds;
+  CHECK_EQ(receive_message(second.talk.get(), answer, fds), 0);
+  CHECK(answer.kind == MessageKind::WELCOME);
+  host.go();
+}
+
 }  // namespace
 }  // namespace softhca::testing
