@@ -67,6 +67,14 @@ def test_huge_pages_that_a_container_may_not_have_are_not_taken(
         mr.buffer[-1:] = b"x"
 
 
+def test_nobody_who_has_the_descriptor_takes_the_memory_away(host: Host) -> None:
+    # Neighbours are handed it, and the next look at the buffer would be a SIGBUS.
+    with host.pd.alloc_mr_buffer(2 * mmap.PAGESIZE) as mr:
+        with pytest.raises(PermissionError):
+            os.ftruncate(mr.fd, 0)
+        mr.buffer[-1:] = b"x"
+
+
 def test_a_peer_process_maps_it(host: Host) -> None:
     with host.pd.alloc_mr_buffer(10_000) as mr:
         mr.buffer[:5] = b"hello"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
 from contextlib import suppress
@@ -28,7 +29,8 @@ class MRBuffer(MR):
 
     Attributes:
         buffer: The mapping; `memoryview(mr.buffer)` and NumPy's `frombuffer` take it.
-        fd: The descriptor of the memory; it closes with the region, duplicates of it stay.
+        fd: The descriptor of the memory; it closes with the region, duplicates of it stay. The file
+            is sealed: nobody can make it shorter.
         mapped_length: Bytes of the file: the length, up to the end of its last page.
         page_bytes: Bytes of a page: those of a huge page, such as 2 MiB, where the system had huge
             pages reserved. Elsewhere it is asked to put large ones under the memory of its own
@@ -97,13 +99,16 @@ def _map(length: int, huge_pages: bool) -> tuple[int, mmap.mmap, int]:
 def _map_file(length: int, page_bytes: int, flags: int) -> tuple[int, mmap.mmap, int]:
     fd = -1
     try:
-        fd = os.memfd_create("softhca-buffer", os.MFD_CLOEXEC | flags)
+        fd = os.memfd_create("softhca-buffer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | flags)
         whole = -(-length // page_bytes) * page_bytes
         os.ftruncate(fd, whole)
         if flags & os.MFD_HUGETLB:
             # A container may have a limit of its own on huge pages, often 0, of which mmap(2) does
             # not know: the first byte that is written would be a SIGBUS.
             os.posix_fallocate(fd, 0, whole)
+        # Whoever has the descriptor could cut the memory off under us.
+        with suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
         return fd, mmap.mmap(fd, whole), page_bytes
     except (OSError, OverflowError, ValueError) as error:
         if fd >= 0:
