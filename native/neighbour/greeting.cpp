@@ -6,12 +6,28 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 namespace softhca {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x736f66746863'0004;  // Changes with messages and rings.
 constexpr std::size_t kMaxDescriptors = 2;
+// Of the kernel, unless somebody has set another.
+constexpr std::uint64_t kUsualOverflow = 65534;
+
+// Whether the number may be that of several users: of all whom this user namespace has none for.
+bool is_ambiguous(uid_t uid) {
+  std::uint64_t overflow = kUsualOverflow;
+  std::ifstream("/proc/sys/kernel/overflowuid") >> overflow;
+  if (uid != overflow) return false;
+  std::ifstream map("/proc/self/uid_map");
+  std::uint64_t inside = 0;
+  std::uint64_t outside = 0;
+  std::uint64_t count = 0;
+  const bool has_all = map >> inside >> outside >> count && inside == 0 && count == UINT32_MAX;
+  return !has_all;
+}
 
 }  // namespace
 
@@ -66,7 +82,7 @@ bool peer_process(int socket, pid_t& pid) {
   socklen_t length = sizeof credentials;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return false;
   pid = credentials.pid;
-  return credentials.uid == geteuid();
+  return credentials.uid == geteuid() && !is_ambiguous(credentials.uid);
 }
 
 }  // namespace softhca

@@ -43,7 +43,7 @@ int send_message(int socket, const NeighbourMessage& message, const std::vector<
 // EAGAIN: nothing yet. ECONNRESET: nothing will come. EPROTO: not one of ours.
 int receive_message(int socket, NeighbourMessage& message, std::vector<FileDescriptor>& fds);
 
-// The process at the other end; false if it is another user's.
+// The process at the other end; false if it is another user's, or may be.
 bool peer_process(int socket, pid_t& pid);
 
 }  // namespace softhca
