@@ -36,8 +36,9 @@ static_assert(kLocalBroughtBytes + kMaxHeaderBytes <= kMaxRecordBytes);
 constexpr std::uint32_t kMaxPackets = kLocalPacketBytes / 256;
 // Looks at a peer that fetches what is to be taken back, until it is asked whether it still lives.
 constexpr int kLooks = 1000;
-// A peer that was stopped in the middle is not waited for: a second or so, once.
-constexpr int kMostLooks = 20'000'000;
+// A peer that was stopped in the middle is not waited for: so long, once. Looks say nothing about
+// time, for each so many of them the processor is given away.
+constexpr std::uint64_t kMostWaitNs = 1'000'000'000;
 // Payload bytes after which a call to fetch() comes to an end.
 constexpr std::uint64_t kFetchBytes = kLocalPacketBytes;
 // More messages than a socket holds: what was said before a record is heard before it.
@@ -66,7 +67,8 @@ Neighbour::Neighbour(Meeting meeting)
 // Nobody here asks any more what the peer has fetched, which may look at the ring much later.
 // Children of fork() have copies of the socket, and would keep from the peer that we have gone.
 Neighbour::~Neighbour() {
-  for (Lent& lent : lent_) static_cast<void>(take_back(lent));
+  Wait wait;
+  for (Lent& lent : lent_) static_cast<void>(take_back(lent, wait));
   shutdown(met_.socket.get(), SHUT_RDWR);
 }
 
@@ -231,7 +233,7 @@ void Neighbour::settle_lent() {
 }
 
 // True if the peer will not look at it any more, and has not done so.
-bool Neighbour::take_back(Lent& lent) {
+bool Neighbour::take_back(Lent& lent, Wait& wait) {
   std::uint32_t word = lent.ready;
   const std::uint32_t cancelled =
       lent.ready ^ raw(RecordState::READY) ^ raw(RecordState::CANCELLED);
@@ -242,11 +244,17 @@ bool Neighbour::take_back(Lent& lent) {
     writer_.look();
     if (lent.end <= writer_.consumed() || writer_.is_broken()) break;
     if (looks % kLooks == 0) {
-      if (peer_is_gone() || looks > kMostLooks) writer_.give_up();
+      if (peer_is_gone() || is_over(wait)) writer_.give_up();
       sched_yield();
     }
   }
   return false;
+}
+
+bool Neighbour::is_over(Wait& wait) const {
+  const std::uint64_t now_ns = met_.clock_ns();
+  if (wait.until_ns == 0) wait.until_ns = now_ns + kMostWaitNs;
+  return now_ns >= wait.until_ns;
 }
 
 bool Neighbour::peer_is_gone() const {
@@ -264,17 +272,19 @@ void Neighbour::recall(std::uint32_t qpn, LentPayloads which) {
   };
   // Whoever has the queue pair next is not to hear of it.
   std::erase_if(unreadable_, concerns);
+  Wait wait;
   for (Lent& lent : lent_) {
     if (!concerns(lent)) continue;
-    static_cast<void>(take_back(lent));
+    static_cast<void>(take_back(lent, wait));
     lent.is_over = true;
   }
 }
 
 void Neighbour::revoke(std::uint32_t key_index) {
   settle();
+  Wait wait;
   for (Lent& lent : lent_) {
-    if (std::ranges::find(lent.keys, key_index) != lent.keys.end() && take_back(lent) &&
+    if (std::ranges::find(lent.keys, key_index) != lent.keys.end() && take_back(lent, wait) &&
         !lent.is_over) {
       unreadable_.push_back({lent.qpn, lent.packet});
     }

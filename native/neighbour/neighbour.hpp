@@ -39,6 +39,7 @@ class Neighbour final : public LocalPath {
     bool is_ordered = false;    // This process passes the barriers of those that go to sleep.
     bool readable = false;      // Its memory.
     bool counts_alike = false;  // Processes have the same numbers there.
+    std::uint64_t (*clock_ns)() = nullptr;
   };
   explicit Neighbour(Meeting meeting);
   ~Neighbour() override;
@@ -112,7 +113,12 @@ class Neighbour final : public LocalPath {
     if (!lent_.empty()) settle_lent();
   }
   void settle_lent();
-  bool take_back(Lent& lent);
+  // What one call waits for a peer that is fetching what is to be taken back.
+  struct Wait {
+    std::uint64_t until_ns = 0;  // 0: it has not begun.
+  };
+  bool take_back(Lent& lent, Wait& wait);
+  bool is_over(Wait& wait) const;
   bool announce(const SharedBuffer& buffer);
   bool announce(const ForeignMemory& memory);
   void forget_buffers();

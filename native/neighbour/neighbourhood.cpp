@@ -241,6 +241,7 @@ void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
   meeting.own = own_;
   meeting.is_ordered = is_ordered;
   meeting.process = process_descriptor(meeting.pid);
+  meeting.clock_ns = clock_ns;
   const int socket = meeting.socket.get();
   const int process = meeting.process.get();
   auto neighbour = std::make_unique<Neighbour>(std::move(meeting));
