@@ -25,7 +25,10 @@ struct Pages {
       : length(bytes),
         at(static_cast<std::uint8_t*>(
             mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
-  void unmap() { munmap(at, length); }
+  // The addresses stay taken: another thread's memory could come to lie there.
+  void unmap() {
+    CHECK(mmap(at, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+  }
   std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(at); }
   std::size_t length;
   std::uint8_t* at;
