@@ -109,8 +109,7 @@ def rdma_fabric(request: pytest.FixtureRequest, rdma_seed: int) -> Iterator[Fabr
         yield fabric
         if not getattr(request.node, "_rdma_broken_off", False):
             fabric.check()
-            owned = getattr(request.node, "_rdma_owned", [])
-            left = open_objects(fabric, owned) if words.get("leaks", True) else []
+            left = open_objects(fabric) if words.get("leaks", True) else []
             if left:
                 pytest.fail(f"left open: {', '.join(left)}", pytrace=False)
     finally:
@@ -129,9 +128,7 @@ def rdma_pair(request: pytest.FixtureRequest, rdma_fabric: Fabric) -> Pair:
 
     # The fabric may be one that a fixture of the user's made, under this name.
     request.node._rdma_fabric = rdma_fabric
-    pair = Pair(rdma_fabric)
-    request.node._rdma_owned = pair.objects
-    return pair
+    return Pair(rdma_fabric)
 
 
 @pytest.fixture
