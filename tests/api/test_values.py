@@ -6,6 +6,7 @@ import copy
 import errno
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import softhca as hca
-from softhca import GID, Mtu, QPInfo, QPType, RemoteMemory, VerbsError
+from softhca import GID, AHAttr, Mtu, QPInfo, QPType, RemoteMemory, VerbsError
 
 from .hosts import Host, Pair
 
@@ -94,6 +95,20 @@ def test_gids() -> None:
     assert repr(mapped) == "GID('192.0.2.1')"
     with pytest.raises(AttributeError, match="immutable"):
         mapped.raw = b""
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_a_gid_of_bytes_that_were_received(
+    kind: Callable[[bytearray], bytes | bytearray | memoryview],
+) -> None:
+    header = bytearray(8) + bytearray(GID("fd00::1").raw + GID("fd00::2").raw)
+    source = kind(header)[8:24]
+    gid, attr = GID(source), AHAttr(source)
+    header[8:40] = bytes(32)  # The next datagram comes.
+    assert gid == GID("fd00::1") == GID(attr.dgid)
+    assert hash(attr) == hash(AHAttr(gid.raw))
+    with pytest.raises(VerbsError, match="must have 16 bytes"):
+        GID(kind(header)[8:20])
 
 
 def test_what_belongs_to_a_process_does_not_pickle(host: Host) -> None:

@@ -103,6 +103,11 @@ class AHAttr:
     port_num: int = 1
     is_global: bool = True
 
+    def __post_init__(self) -> None:
+        if isinstance(self.dgid, bytearray | memoryview):
+            # A value does not follow what is received into the buffer next.
+            object.__setattr__(self, "dgid", bytes(self.dgid))
+
     def to_native(self) -> _adapter.AhAttr:
         """Checks the fields and returns the adapter's structure."""
         native = _adapter.AhAttr()

@@ -24,7 +24,7 @@ class GID:
     raw: bytes
 
     def __init__(self, address: GIDLike) -> None:
-        """Takes an address as text, as an `ipaddress` object, or as its 16 bytes.
+        """Takes an address as text, as an `ipaddress` object, or as its 16 bytes, of a header too.
 
         Raises:
             VerbsError: EINVAL, if it is no address.
@@ -62,7 +62,7 @@ class GID:
         return GID, (self.raw,)
 
 
-GIDLike = GID | str | bytes | IPv4Address | IPv6Address
+GIDLike = GID | str | bytes | bytearray | memoryview | IPv4Address | IPv6Address
 
 
 @contextmanager
@@ -79,10 +79,11 @@ def refused_as(argument: str, given: object) -> Iterator[None]:
 def _raw_of(address: GIDLike) -> bytes:
     if isinstance(address, GID):
         return address.raw
-    if isinstance(address, bytes):
-        if len(address) != 16:
-            raise VerbsError(errno.EINVAL, "gid", address, "must have 16 bytes")
-        return address
+    if isinstance(address, bytes | bytearray | memoryview):
+        raw = bytes(address)  # A GID keeps its value, whatever becomes of a receive buffer.
+        if len(raw) != 16:
+            raise VerbsError(errno.EINVAL, "gid", raw, "must have 16 bytes")
+        return raw
     # ip_address() makes addresses of numbers, too: a port or a handle would become 0.0.0.1.
     is_one = isinstance(address, str | IPv4Address | IPv6Address)
     try:
