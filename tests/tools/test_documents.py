@@ -16,6 +16,18 @@ TOP = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*TOP.glob("*.md"), *TOP.glob("docs/**/*.md")])
 
 
+# Values that a peer sent lie in a receive buffer.
+RECEIVED = """
+import softhca as hca
+
+def take(buffer: bytearray) -> tuple[hca.RemoteMemory, hca.QPInfo, hca.GID]:
+    view = memoryview(buffer)
+    hca.QPInfo.from_bytes(buffer[20:56])
+    far, info = hca.RemoteMemory.from_bytes(buffer[:20]), hca.QPInfo.from_bytes(view[20:56])
+    return far, info, hca.GID(view[56:72])
+"""
+
+
 def run_python(*arguments: str, cwd: Path | None = None) -> str:
     """Runs a program, any warning of which is an error; returns what it printed."""
     done = subprocess.run(
@@ -95,12 +107,14 @@ def test_type_checkers_accept_what_users_are_shown(tmp_path: Path) -> None:
     (readmes,) = code_blocks(TOP / "README.md", "python")
     readme = tmp_path / "readme.py"
     readme.write_text(readmes)
+    received = tmp_path / "received.py"
+    received.write_text(RECEIVED)
     programs = [str(path) for path in sorted((TOP / "examples").glob("*.py"))]
     options = ["--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}"]
     # Drawing is nobody's example, and matplotlib's types are not always there.
     options += ["--ignore-missing-imports", "--allow-untyped-calls"]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, *programs, str(readme)],
+        [sys.executable, "-m", "mypy", *options, *programs, str(readme), str(received)],
         capture_output=True,
         text=True,
         env={**os.environ, "MYPYPATH": str(TOP / "src")},

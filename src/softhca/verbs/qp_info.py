@@ -62,7 +62,7 @@ class QPInfo:
         )
 
     @classmethod
-    def from_bytes(cls, packed: bytes) -> QPInfo:
+    def from_bytes(cls, packed: bytes | bytearray | memoryview) -> QPInfo:
         """Unpacks what `to_bytes` packed.
 
         Raises:

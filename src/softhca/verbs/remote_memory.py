@@ -79,7 +79,7 @@ class RemoteMemory:
         return _LAYOUT.pack(self.addr, self.length, self.rkey)
 
     @classmethod
-    def from_bytes(cls, packed: bytes) -> RemoteMemory:
+    def from_bytes(cls, packed: bytes | bytearray | memoryview) -> RemoteMemory:
         """Unpacks what `to_bytes` packed.
 
         Raises:
