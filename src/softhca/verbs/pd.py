@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from softhca import _adapter
 from softhca.verbs.advice import Advice, advise
-from softhca.verbs.ah import AH
+from softhca.verbs.ah import AH, attributes_from_wc
 from softhca.verbs.attributes import AHAttr
 from softhca.verbs.checks import unsigned
 from softhca.verbs.dm import DM, DeviceMR
@@ -23,9 +23,12 @@ from softhca.verbs.qp import QP
 from softhca.verbs.srq import SRQ
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from softhca.invalidation.channel import InvalidationChannel
     from softhca.verbs.cq import CQ
     from softhca.verbs.device import Device
+    from softhca.verbs.wc import WC
 
 
 class PD(VerbsObject):
@@ -246,6 +249,22 @@ class PD(VerbsObject):
                 attributes out of range; ENOMEM, above max_ah.
         """
         return AH(self, destination)
+
+    def create_ah_from_wc(self, wc: WC, grh: Buffer) -> AH:
+        """Creates an address handle to the sender of a datagram (ibv_create_ah_from_wc).
+
+        With `remote_qpn=wc.src_qp` a SEND over it is an answer.
+
+        Args:
+            wc: The completion of the receive.
+            grh: What it was received into, such as a slice of the registered buffer; the header in
+                its first 40 bytes says where the datagram came from.
+
+        Raises:
+            VerbsError: EINVAL, if the completion is of no datagram, or `grh` has no header; ENOMEM,
+                above max_ah.
+        """
+        return AH(self, attributes_from_wc(self.device, wc, grh))
 
     def __repr__(self) -> str:
         return f"<PD {self.handle}>"
