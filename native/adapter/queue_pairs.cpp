@@ -227,7 +227,7 @@ Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
       {kQpAltPath, "alt_pkey_index", attr.alt_pkey_index, attr.alt_pkey_index < config.pkeys.size(),
        "names no entry of the P_Key table"},
       {kQpAltPath, "alt_timeout", attr.alt_timeout, attr.alt_timeout <= 31, "must be 0 to 31"},
-      {kQpCap, "attr_mask", mask, false, "queue pairs cannot be resized"},
+      {kQpCap, "attr_mask", kQpCap, false, "queue pairs cannot be resized"},
   };
   for (const auto& check : checks) {
     if ((mask & check.bit) != 0 && !check.good) {
@@ -255,8 +255,8 @@ Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t m
   if (qp == nullptr) {
     return no_such("qp", qpn);
   }
-  if ((mask >> 21) != 0) {
-    return refuse(EINVAL, "attr_mask", mask, "has bits that are no QP attribute");
+  if (const std::uint32_t unknown = mask >> 21 << 21; unknown != 0) {
+    return refuse(EINVAL, "attr_mask", unknown, "has bits that are no QP attribute");
   }
   const bool stops = attr.qp_state == QpState::RESET || attr.qp_state == QpState::ERR;
   if (s.failed && !((mask & kQpState) != 0 && stops)) {

@@ -91,6 +91,17 @@ constexpr auto kXrcTarget = std::to_array<Allowed>({
     {SQD, SQD, 0, kDrained | kQpPort | kQpTimeout | kQpMaxDestRdAtomic | kQpMinRnrTimer},
 });
 
+// By the present state: who is refused may not know it.
+constexpr auto kNoTransition = std::to_array<const char*>({
+    "there is no transition to this state from RESET",
+    "there is no transition to this state from INIT",
+    "there is no transition to this state from RTR",
+    "there is no transition to this state from RTS",
+    "there is no transition to this state from SQD",
+    "there is no transition to this state from SQE",
+    "there is no transition to this state from ERR",
+});
+
 std::span<const Allowed> table_of(QpType type) {
   switch (type) {
     case QpType::UC:
@@ -112,7 +123,7 @@ Status check_transition(QpType type, QpState from, QpState to, std::uint32_t mas
   const std::uint32_t given = mask & ~std::uint32_t{kQpState};
   if (to == RESET || (to == ERR && from != RESET)) {
     if (given != 0) {
-      return refuse(EINVAL, "attr_mask", mask, "RESET and ERR take no attributes");
+      return refuse(EINVAL, "attr_mask", given, "RESET and ERR take no attributes");
     }
     return Status::success();
   }
@@ -120,17 +131,17 @@ Status check_transition(QpType type, QpState from, QpState to, std::uint32_t mas
     if (allowed.from != from || allowed.to != to) {
       continue;
     }
-    if ((given & allowed.required) != allowed.required) {
-      return refuse(EINVAL, "attr_mask", mask, "lacks attributes that this transition requires");
+    if (const std::uint32_t missing = allowed.required & ~given; missing != 0) {
+      return refuse(EINVAL, "attr_mask", missing, "lacks attributes that this transition requires");
     }
-    if ((given & ~(allowed.required | allowed.optional)) != 0) {
-      return refuse(EINVAL, "attr_mask", mask,
+    if (const std::uint32_t beyond = given & ~(allowed.required | allowed.optional); beyond != 0) {
+      return refuse(EINVAL, "attr_mask", beyond,
                     "has attributes that this transition does not allow");
     }
     return Status::success();
   }
   return refuse(EINVAL, "qp_state", static_cast<std::uint64_t>(to),
-                "there is no transition to this state from the present one");
+                kNoTransition[static_cast<std::size_t>(from)]);
 }
 
 }  // namespace softhca

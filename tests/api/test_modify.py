@@ -73,6 +73,7 @@ def test_every_required_attribute_is_required(host: Host, qp_type: QPType) -> No
             with pytest.raises(VerbsError) as raised:
                 qp.modify(qp_state=state, **rest)
             assert (raised.value.errno, raised.value.argument) == (errno.EINVAL, "attr_mask")
+            assert raised.value.rule.endswith(f" requires: {missing}")
         assert qp.query() == before
         qp.modify(qp_state=state, **chosen(names))
         assert qp.state is state
@@ -229,3 +230,32 @@ def test_connect_takes_the_smaller_mtu(host: Host) -> None:
     near.connect(info)
     attr = near.query()
     assert (attr.path_mtu, attr.max_rd_atomic) == (hca.Mtu.MTU_512, 3)
+
+
+def test_a_refusal_names_the_attributes_and_the_state(host: Host) -> None:
+    qp = host.qp(QPType.RC)
+    for attributes, message in (
+        (
+            {"qp_state": QPState.INIT, "port_num": 1},
+            "attr_mask=QPAttrMask.STATE|PORT: lacks attributes that this transition "
+            "requires: pkey_index, qp_access_flags (EINVAL)",
+        ),
+        (
+            {"qp_state": QPState.INIT, **chosen(CONNECTED), "timeout": 14, "retry_cnt": 7},
+            "has attributes that this transition does not allow: retry_cnt, timeout (EINVAL)",
+        ),
+        (
+            {"qp_state": QPState.RESET, "sq_psn": 5},
+            "RESET and ERR take no attributes: sq_psn (EINVAL)",
+        ),
+        ({"qp_state": QPState.RTS}, "there is no transition to this state from RESET (EINVAL)"),
+    ):
+        with pytest.raises(VerbsError) as raised:
+            qp.modify(**attributes)
+        assert str(raised.value).endswith(message)
+    qp.modify(qp_state=QPState.INIT, **chosen(CONNECTED))
+    with pytest.raises(VerbsError, match=r"no transition to this state from INIT \(EINVAL\)"):
+        qp.modify(qp_state=QPState.SQD)
+    with pytest.raises(VerbsError, match="has bits that are no QP attribute") as raised:
+        qp.modify(QPAttr(), 1 << 23 | QPAttrMask.TIMEOUT)
+    assert raised.value.value == 1 << 23 | QPAttrMask.TIMEOUT

@@ -285,6 +285,18 @@ QP_ATTR_MASK: dict[str, QPAttrMask] = (
 )
 
 
+# Of several attributes with one bit, the first.
+_NAME_OF_BIT = {bit: name for name, bit in reversed(QP_ATTR_MASK.items())}
+
+
+def refused_attributes(refusal: VerbsError, mask: int) -> VerbsError:
+    """The refusal of a mask, which tells of the bits at fault, with the names of the attributes."""
+    at_fault = refusal.value if isinstance(refusal.value, int) else 0
+    names = [name for bit, name in _NAME_OF_BIT.items() if at_fault & bit]
+    rule = f"{refusal.rule}: {', '.join(sorted(names))}" if names else refusal.rule
+    return VerbsError(refusal.errno, refusal.argument, mask, rule)
+
+
 @dataclass(frozen=True)
 class QPInitAttr:
     """How a queue pair was made (struct ibv_qp_init_attr); `cap` is what was really given."""

@@ -11,7 +11,13 @@ from softhca.completion import drain
 from softhca.completion.cqe import Cqe, tell_forgotten
 from softhca.verbs import connection
 from softhca.verbs.acknowledgement import Acknowledgement
-from softhca.verbs.attributes import QP_ATTR_MASK, QPAttr, QPCap, QPInitAttr
+from softhca.verbs.attributes import (
+    QP_ATTR_MASK,
+    QPAttr,
+    QPCap,
+    QPInitAttr,
+    refused_attributes,
+)
 from softhca.verbs.awaited_work import AwaitedWork
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.counters import Counters
@@ -189,7 +195,13 @@ class QP(AwaitedWork, VerbsObject):
             raise TypeError("modify() takes attr and attr_mask, or keywords")
         mask = unsigned("attr_mask", attr_mask or 0, 32)
         native = instance("attr", attr, QPAttr).to_native(mask)
-        tell_forgotten(self._hca.modify_qp(self._qpn, native, mask))
+        try:
+            vanished = self._hca.modify_qp(self._qpn, native, mask)
+        except VerbsError as refusal:
+            if refusal.argument != "attr_mask":
+                raise
+            raise refused_attributes(refusal, mask) from None
+        tell_forgotten(vanished)
 
     def info(self, srqn: int = 0) -> QPInfo:
         """What a peer needs to connect to this queue pair.
