@@ -485,7 +485,7 @@ def test_only_datagrams_need_no_peer(host: Host) -> None:
     assert qp.state is QPState.RESET
 
 
-@pytest.mark.parametrize("number", [5, True, 1 << 40, None, 1.5, bytearray(16)])
+@pytest.mark.parametrize("number", [5, True, 1 << 40, None, 1.5, bytearray(5)])
 def test_a_number_is_no_address(host: Host, number: Any) -> None:
     """Which ipaddress would make one of: a handle or a port would go to 0.0.0.5."""
     refused(lambda: hca.GID(number), "gid")
