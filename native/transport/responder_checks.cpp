@@ -151,7 +151,9 @@ Responder::Step Responder::check_length(const Packet& packet) {
   if (info.has(kAtomicWrite)) {
     good = payload == 8 && packet.reth.length == 8;
   }
-  if (info.has(kHasReth)) {
+  // A FLUSH of a whole region has no range: what its RETH says of one is not looked at (Annex A19).
+  const bool has_range = !info.has(kFlush) || packet.feth.selectivity == 0;
+  if (info.has(kHasReth) && has_range) {
     good = good && packet.reth.length <= kMaxMessageBytes;
   }
   if (good) {

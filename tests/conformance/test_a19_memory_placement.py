@@ -54,6 +54,15 @@ def test_a19_flush_is_answered_by_a_read_response_without_bytes(host):
     assert qp.state == QPState.RTS
 
 
+@pytest.mark.parametrize("length", [(1 << 31) + 1, 0xFFFFFFFF])
+def test_a19_flush_of_a_whole_region_may_name_more_than_a_message_has(host, length):
+    _, peer, memory = answering(host)
+    flush(peer, memory, length=length, level=1)
+    assert peer.answers() == [(0x100, "RDMA_READ_RESPONSE_ONLY", b"")]
+    flush(peer, memory, length=length)  # A range of so many bytes is no message.
+    assert peer.answers() == [(0x101, NAK_INVALID)]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
