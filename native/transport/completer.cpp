@@ -139,6 +139,12 @@ void Requester::progress(std::uint32_t unacked_psn) {
   qp_.check_drained();
 }
 
+// The peer has just said what it lacks: what goes again has the whole time-out to be answered.
+void Requester::repeat_answered(std::uint32_t psn) {
+  timer_.restart(qp_.services.time.now_ns());
+  go_back_to(psn);
+}
+
 // A response was skipped over, so it was lost: ask for it again, once per place.
 void Requester::response_lost() {
   if (went_back_ || qp_.state() == QpState::ERR) {
@@ -146,7 +152,7 @@ void Requester::response_lost() {
   }
   qp_.count(&Counters::implied_nak_seq_err);
   if (may_retry()) {
-    go_back_to(unacked_psn_);
+    repeat_answered(unacked_psn_);
   }
 }
 
@@ -277,7 +283,7 @@ void Requester::on_sequence_nak(std::uint32_t psn) {
   if (!went_back_ && psn == unacked_psn_) {
     qp_.count(&Counters::packet_seq_err);
     if (may_retry()) {
-      go_back_to(psn);
+      repeat_answered(psn);
     }
   }
 }

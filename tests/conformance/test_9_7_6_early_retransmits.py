@@ -71,6 +71,21 @@ def test_9_7_6_1_3_the_answer_to_a_probe_brings_back_the_rest_of_a_lost_window(k
     assert [packet.psn for packet in peer.take()] == [PSN + 2, PSN + 3, PSN + 4, PSN + 5]
 
 
+def test_9_7_6_1_3_a_nak_is_a_first_answer_too():
+    """What it asks for may be lost again, and without a time-out nothing else would repeat it."""
+    host = Host(retry_early=True)
+    qp, peer = connect(host, timeout=0)
+    qp.post(send(wr_id=1), send(wr_id=2))
+    peer.take()
+    peer.ack(PSN, NAK_SEQUENCE)
+    assert peer.requests() == [("SEND_ONLY", PSN), ("SEND_ONLY", PSN + 1)]
+    (probe,) = wait_for_packets(peer, TIMEOUT_NS // 10)
+    assert (probe.psn, probe.ack_request) == (PSN, True)
+    peer.ack(PSN)
+    peer.ack(PSN + 1)
+    assert host.sends() == [(1, SUCCESS), (2, SUCCESS)]
+
+
 def test_9_7_6_1_3_probes_do_not_count_against_the_retry_count(known):
     qp, peer, _ = known
     qp.post(send(wr_id=1))

@@ -121,6 +121,35 @@ def test_9_9_2_repeated_acks_are_no_progress(host):
     assert host.sends() == [(0, SUCCESS), (1, WcStatus.RETRY_EXC_ERR)]
 
 
+def test_9_7_6_what_a_nak_asks_for_has_the_whole_time_out_to_be_answered(host):
+    """Otherwise a peer that has just answered is given up, far away and with few retries."""
+    qp, peer = connect(host, retry_cnt=1)
+    qp.post(send(wr_id=3))
+    peer.take()
+    host.advance(TIMEOUT_NS - 1)
+    peer.ack(PSN, NAK_SEQUENCE)
+    assert peer.requests() == [("SEND_ONLY", PSN)]
+    host.advance(TIMEOUT_NS - 1)
+    assert (peer.requests(), qp.state) == ([], QPState.RTS)
+    peer.ack(PSN)
+    assert host.sends() == [(3, SUCCESS)]
+
+
+def test_9_7_6_a_read_asked_for_again_has_the_whole_time_out_to_be_answered(host):
+    qp, peer = connect(host, retry_cnt=1)
+    memory = host.memory(64)
+    qp.post(read(memory.sge(0, 8), wr_id=3), send(wr_id=4))
+    peer.take()
+    host.advance(TIMEOUT_NS - 1)
+    peer.ack(PSN + 1)  # The READ's response was lost before it.
+    assert ("RDMA_READ_REQUEST", PSN) in peer.requests()
+    host.advance(TIMEOUT_NS - 1)
+    assert (peer.requests(), qp.state) == ([], QPState.RTS)
+    peer.response("RDMA_READ_RESPONSE_ONLY", PSN, bytes(8))
+    peer.ack(PSN + 1)
+    assert host.sends() == [(3, SUCCESS), (4, SUCCESS)]
+
+
 def test_9_7_6_the_timer_stops_when_nothing_is_under_way(host):
     qp, peer = connect(host)
     qp.post(send())
