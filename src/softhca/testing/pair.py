@@ -121,18 +121,16 @@ class Pair:
         return self.a.objects + self.b.objects
 
 
-def open_objects(fabric: Fabric, besides: list[VerbsObject] | None = None) -> list[str]:
+def open_objects(fabric: Fabric) -> list[str]:
     """Names what programs left open on the devices of a fabric.
 
     What a `Pair`, or an `End` that the fabric keeps, made for itself is the fabric's to close.
 
     Args:
         fabric: Whose devices.
-        besides: What is not theirs either.
     """
     makers = [kept for kept in fabric._kept if isinstance(kept, Pair | End)]
     known = {id(one) for maker in makers for one in maker.objects}
-    known |= {id(one) for one in besides or ()}
     found: list[str] = []
 
     def look(parent: VerbsObject, device: Device) -> None:
