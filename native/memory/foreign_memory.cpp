@@ -1,45 +1,40 @@
 #include "memory/foreign_memory.hpp"
 
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 
+#include "memory/process_copy.hpp"
+
 namespace softhca {
 namespace {
 
-// From here on the calls that go by the number cost less.
-constexpr std::size_t kLongBytes = 8192;
 // More are written one by one.
 constexpr std::size_t kMostPieces = 64;
 
 bool goes_by_number(const ForeignMemory& memory, std::uint64_t address, std::size_t bytes) {
   std::uint8_t byte;
-  return memory.process != 0 && bytes >= kLongBytes &&
+  return memory.process != 0 && bytes >= kLongForeignBytes &&
          pread(memory.file, &byte, 1, static_cast<off_t>(address)) == 1;
 }
 
-// Reads or writes, as the two calls do: the one by the process's number, the other by its file.
-template <class ByNumber, class ByFile>
-bool move(const ForeignMemory& memory, std::uint64_t address, std::uint8_t* at, std::size_t bytes,
-          ByNumber by_number, ByFile by_file) {
-  if (goes_by_number(memory, address, bytes)) {
-    const iovec here{at, bytes};
-    const iovec there{reinterpret_cast<void*>(address), bytes};
-    const ssize_t moved = by_number(memory.process, &here, 1, &there, 1, 0);
-    if (moved == static_cast<ssize_t>(bytes)) return true;
-  }
-  while (bytes > 0) {
-    const ssize_t moved = by_file(memory.file, at, bytes, static_cast<off_t>(address));
+// What is left of a range is moved by the file, in as many calls as it takes.
+template <class Part, class ByFile>
+bool move_by_file(const ForeignMemory& memory, std::uint64_t address, Part part, ByFile by_file) {
+  while (!part.empty()) {
+    const ssize_t moved = by_file(memory.file, address, part);
     if (moved <= 0) return false;
     const auto count = static_cast<std::size_t>(moved);
     address += count;
-    at += count;
-    bytes -= count;
+    part = part.subspan(count);
   }
   return true;
+}
+
+ssize_t read_in_any_order(int file, std::uint64_t address, ByteSpan to) {
+  return pread(file, to.data(), to.size(), static_cast<off_t>(address));
 }
 
 }  // namespace
@@ -54,14 +49,18 @@ bool foreign_is_gone(const ForeignMemory& memory) {
   return pread(memory.file, &byte, 1, 0) == 0;
 }
 
-bool read_foreign(const ForeignMemory& memory, std::uint64_t address, ByteSpan to) {
-  return move(memory, address, to.data(), to.size(), process_vm_readv, pread);
+bool read_foreign(const ForeignMemory& memory, std::uint64_t address, ByteSpan to, ReadInto into) {
+  if (goes_by_number(memory, address, to.size()) &&
+      read_process(memory.process, address, to) == static_cast<ssize_t>(to.size())) {
+    return true;
+  }
+  return into == ReadInto::WATCHED || to.size() >= kLongForeignBytes
+             ? move_by_file(memory, address, to, read_memory_file)
+             : move_by_file(memory, address, to, read_in_any_order);
 }
 
 bool write_foreign(const ForeignMemory& memory, std::uint64_t address, ByteView from) {
-  // Neither call changes what it takes.
-  const auto bytes = const_cast<std::uint8_t*>(from.data());
-  return move(memory, address, bytes, from.size(), process_vm_writev, pwrite);
+  return write_foreign(memory, address, std::span(&from, 1));
 }
 
 bool write_foreign(const ForeignMemory& memory, std::uint64_t address,
@@ -73,14 +72,13 @@ bool write_foreign(const ForeignMemory& memory, std::uint64_t address,
     here[count++] = {const_cast<std::uint8_t*>(piece.data()), piece.size()};
     bytes += piece.size();
   }
-  const iovec there{reinterpret_cast<void*>(address), bytes};
   if (count == from.size() && goes_by_number(memory, address, bytes) &&
-      process_vm_writev(memory.process, here.data(), count, &there, 1, 0) ==
+      write_process(memory.process, address, std::span(here).first(count), bytes) ==
           static_cast<ssize_t>(bytes)) {
     return true;
   }
   for (const ByteView& piece : from) {
-    if (!write_foreign(memory, address, piece)) return false;
+    if (!move_by_file(memory, address, piece, write_memory_file)) return false;
     address += piece.size();
   }
   return true;

@@ -30,8 +30,16 @@ std::uint64_t next_foreign_number();
 
 // Of memory that is no more nothing can be read, not even that it is not mapped.
 bool foreign_is_gone(const ForeignMemory& memory);
+// From here on the calls that go by the number cost less.
+constexpr std::size_t kLongForeignBytes = 8192;
+
+// Whether somebody may watch the last byte, to see that all is there. For what is long it costs
+// next to nothing, and is taken for granted.
+enum class ReadInto { BUFFER, WATCHED };
+
 // False when any of it is not there; a part may have been moved.
-bool read_foreign(const ForeignMemory& memory, std::uint64_t address, ByteSpan to);
+bool read_foreign(const ForeignMemory& memory, std::uint64_t address, ByteSpan to,
+                  ReadInto into = ReadInto::BUFFER);
 bool write_foreign(const ForeignMemory& memory, std::uint64_t address, ByteView from);
 bool write_foreign(const ForeignMemory& memory, std::uint64_t address,
                    std::span<const ByteView> from);

@@ -5,8 +5,10 @@
 // What may fault in a routine lies between two labels, and it has one to resume at. The System V
 // calling convention puts the arguments in rdi, rsi, rdx, rcx.
 //
-// Copying goes up from the first byte, and what is left is in rcx throughout. "rep movsb" is best
-// for many bytes, but takes longer to begin than to copy a few.
+// Copying goes up from the first byte, and what is left is in rcx throughout, but for what rdx adds.
+// "rep movsb" is best for many bytes, but takes longer to begin than to copy a few, and may show its
+// bytes in any order (Intel SDM Vol 3, "Fast-String Operation and Out-of-Order Stores"): the last
+// bytes of a copy, which programs watch, are stored once, and by an instruction of their own.
 asm(R"(
     .text
     .p2align 4
@@ -16,9 +18,10 @@ asm(R"(
 softhca_copy:
     .cfi_startproc
     movq %rdx, %rcx
+    xorl %edx, %edx
 softhca_copy_fault:
     cmpq $256, %rcx
-    ja 2f
+    ja 7f
     jmp 1f
 0:
     movups (%rsi), %xmm0
@@ -28,14 +31,58 @@ softhca_copy_fault:
     subq $16, %rcx
 1:
     cmpq $16, %rcx
-    jae 0b
+    ja 0b
+    cmpq $8, %rcx
+    jb 3f
+    movq (%rsi), %rax
+    je 2f
+    movq -8(%rsi,%rcx), %r8
+    movq %rax, (%rdi)
+    movq %r8, -8(%rdi,%rcx)
+    jmp softhca_copy_behind
+2:
+    movq %rax, (%rdi)
+    jmp softhca_copy_behind
+3:
+    cmpq $4, %rcx
+    jb 5f
+    movl (%rsi), %eax
+    je 4f
+    movl -4(%rsi,%rcx), %r8d
+    movl %eax, (%rdi)
+    movl %r8d, -4(%rdi,%rcx)
+    jmp softhca_copy_behind
+4:
+    movl %eax, (%rdi)
+    jmp softhca_copy_behind
+5:
+    cmpq $2, %rcx
+    jb 6f
+    movzwl (%rsi), %eax
+    movw %ax, (%rdi)
+    je softhca_copy_behind
+    movzbl 2(%rsi), %eax
+    movb %al, 2(%rdi)
+    jmp softhca_copy_behind
+6:
     testq %rcx, %rcx
     jz softhca_copy_behind
-2:
+    movzbl (%rsi), %eax
+    movb %al, (%rdi)
+    jmp softhca_copy_behind
+7:
+    movl $16, %edx
+    subq %rdx, %rcx
     rep movsb
+    movq (%rsi), %rax
+    movq 8(%rsi), %r8
+    movq %rax, (%rdi)
+    movq %r8, 8(%rdi)
 softhca_copy_behind:
+    xorl %eax, %eax
+    ret
 softhca_copy_resume:
-    movq %rcx, %rax
+    leaq (%rcx,%rdx), %rax
     ret
     .cfi_endproc
     .size softhca_copy, . - softhca_copy

@@ -16,7 +16,9 @@ bool copy_between(AddressSpace& from, std::uint64_t source, AddressSpace& to, st
   if (from.is_direct()) {
     return to.copy_out(target, {reinterpret_cast<const std::uint8_t*>(source), length});
   }
-  if (to.is_direct()) {
+  // What is short comes from there in any order of bytes, and its last may be watched.
+  const bool goes_round = from.foreign() != nullptr && length < kLongForeignBytes;
+  if (to.is_direct() && !goes_round) {
     return from.copy_in(source, {reinterpret_cast<std::uint8_t*>(target), length});
   }
   thread_local std::vector<std::uint8_t> bounce;

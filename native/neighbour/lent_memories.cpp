@@ -44,7 +44,7 @@ class LentMemories::Memory final : public AddressSpace {
       : file_(std::move(file)), foreign_{process, file_.get(), -1, 0, {}} {}
 
   bool copy_in(std::uint64_t address, ByteSpan to) override {
-    return read_foreign(foreign_, address, to);
+    return read_foreign(foreign_, address, to, ReadInto::WATCHED);
   }
   bool copy_out(std::uint64_t, ByteView) override { return false; }
   bool fetch_add(std::uint64_t, std::uint64_t, std::uint64_t&) override { return false; }
