@@ -429,6 +429,17 @@ def test_open_names_a_capture_that_cannot_be_written(tmp_path: Path) -> None:
         hca.open(faults=0.5)  # type: ignore[arg-type]
 
 
+def test_open_names_a_capture_that_is_no_path() -> None:
+    with pytest.raises(TypeError, match=r"capture must be a str or os.PathLike, not float"):
+        hca.open(capture=0.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("buffer", [5, "text", None, [b"x", 5]])
+def test_what_cannot_be_copied_inline_is_named(buffer: object) -> None:
+    with pytest.raises(TypeError, match=r"a buffer with inline=True must be .* bytes-like, not "):
+        hca.Send(buffer, inline=True)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("text", ["", "lo\0x"])
 def test_open_wants_names_that_are_some(text: str) -> None:
     refused(lambda: hca.open(text), "address")

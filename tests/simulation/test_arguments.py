@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric, Faults, explore, open_simulated
+from softhca.testing import Fabric, Faults, Pair, explore, open_simulated
 from softhca.tools.main import main
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -92,6 +92,8 @@ WRONG: dict[str, tuple[Callable[[Fabric], object], type[Exception], str]] = {
         hca.VerbsError,
         "ack_delay_ns",
     ),
+    "a program that is none": (lambda fabric: fabric.run(print, 5), TypeError, "programs[1]"),  # type: ignore[arg-type]
+    "a pair of no fabric": (lambda _: Pair(None), TypeError, "fabric"),  # type: ignore[arg-type]
     "fewer than no hosts": (lambda fabric: fabric.hosts(-1), hca.VerbsError, "count"),
     "a star of fewer than none": (lambda fabric: fabric.star(-1), hca.VerbsError, "count"),
     "fewer than no lines": (lambda fabric: fabric.trace.text(-1), hca.VerbsError, "limit"),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from softhca.verbs.checks import unsigned
+from softhca.testing.fabric import Fabric
+from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.device import Device
 from softhca.verbs.enums import NotifyFlags, QPType
 from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.wc import WC
-
-if TYPE_CHECKING:
-    from softhca.testing.fabric import Fabric
 
 _ARM = NotifyFlags.NEXT_COMP | NotifyFlags.REPORT_MISSED_EVENTS
 
@@ -103,8 +101,8 @@ class Pair:
         Raises:
             VerbsError: EINVAL, for a number of bytes, or an attribute, that is out of range.
         """
+        self.fabric = instance("fabric", fabric, Fabric)
         unsigned("buffer_bytes", buffer_bytes, 48)
-        self.fabric = fabric
         fabric.keep(self)
         self.a, self.b = (
             End(device, buffer_bytes) for device in fabric.hosts(2, retry_early=retry_early)

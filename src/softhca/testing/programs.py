@@ -188,6 +188,9 @@ class Programs:
         if self._programs:
             raise FabricError("programs of this fabric are running already")
         for index, call in enumerate(calls):
+            if not callable(call):
+                raise TypeError(f"programs[{index}] must be callable, not {type(call).__name__}")
+        for index, call in enumerate(calls):
             given = names[index] if index < len(names) else getattr(call, "__name__", "")
             self._programs.append(Program(self, call, given or f"program {index + 1}"))
         programs = self._programs

@@ -79,6 +79,14 @@ def _text(name: str, text: str) -> str:
     return text
 
 
+def _path(name: str, path: str | os.PathLike[str]) -> str:
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"{name} must be a str or os.PathLike, not {type(path).__name__}") from None
+    return _text(name, text)
+
+
 @runtime_checkable
 class FaultWords(Protocol):
     """What `open` asks of `softhca.testing.LinkFaults`."""
@@ -142,7 +150,7 @@ def open(
     send_faults, receive_faults, fault_seed = (
         faults.rates() if faults is not None else (_NO_FAULTS, _NO_FAULTS, 1)
     )
-    capture_path = _text("capture", os.fsdecode(capture)) if capture is not None else ""
+    capture_path = _path("capture", capture) if capture is not None else ""
     try:
         hca = _adapter.Hca.open(
             address=address or "",

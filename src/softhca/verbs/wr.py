@@ -98,7 +98,13 @@ def _entry(buffer: Any, inline: bool) -> tuple[_Triple, object]:
             f"a buffer must be an Sge or MR, not {type(buffer).__name__}: register it with "
             "pd.reg_mr(), or copy it with inline=True"
         )
-    copied = bytes(memoryview(buffer))
+    try:
+        copied = bytes(memoryview(buffer))
+    except TypeError:
+        raise TypeError(
+            "a buffer with inline=True must be an Sge, an MR or bytes-like, not "
+            + type(buffer).__name__
+        ) from None
     return (_adapter.buffer_address(copied), len(copied), 0), copied
 
 
