@@ -5,10 +5,11 @@
 // What may fault in a routine lies between two labels, and it has one to resume at. The System V
 // calling convention puts the arguments in rdi, rsi, rdx, rcx.
 //
-// Copying goes up from the first byte, and what is left is in rcx throughout, but for what rdx adds.
-// "rep movsb" is best for many bytes, but takes longer to begin than to copy a few, and may show its
-// bytes in any order (Intel SDM Vol 3, "Fast-String Operation and Out-of-Order Stores"): the last
-// bytes of a copy, which programs watch, are stored once, and by an instruction of their own.
+// Copying goes up from the first byte, and what is left is in rcx throughout, but for what rdx
+// adds. "rep movsb" is best for many bytes, but takes longer to begin than to copy a few, and may
+// show its bytes in any order (Intel SDM Vol 3, "Fast-String Operation and Out-of-Order Stores"):
+// the last bytes of a copy, which programs watch, are stored once, and by an instruction of their
+// own.
 asm(R"(
     .text
     .p2align 4
