@@ -195,7 +195,7 @@ Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
                                         std::uint32_t mask) const {
   constexpr std::uint32_t kQpAccess = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead |
                                       kAccessRemoteAtomic | kAccessMwBind | kAccessFlushGlobal |
-                                      kAccessFlushPersistent | kAccessOptionalRange;
+                                      kAccessOptionalRange;
   const struct {
     std::uint32_t bit;
     const char* name;

@@ -7,11 +7,6 @@
 namespace softhca {
 namespace {
 
-std::uint32_t flush_access(const Packet& packet) {
-  return ((packet.feth.placement_type & 1) != 0 ? kAccessFlushGlobal : 0u) |
-         ((packet.feth.placement_type & 2) != 0 ? kAccessFlushPersistent : 0u);
-}
-
 std::uint32_t required_access(const Packet& packet) {
   if (packet.info->has(kWrite | kAtomicWrite)) {
     return kAccessRemoteWrite;
@@ -19,10 +14,12 @@ std::uint32_t required_access(const Packet& packet) {
   if (packet.info->has(kReadRequest)) {
     return kAccessRemoteRead;
   }
-  if (packet.info->has(kFlush)) {
-    return flush_access(packet);
-  }
   return packet.info->has(kAtomicRequest) ? std::uint32_t{kAccessRemoteAtomic} : 0;
+}
+
+std::uint32_t flush_access(const Packet& packet) {
+  return ((packet.feth.placement_type & 1) != 0 ? kAccessFlushGlobal : 0u) |
+         ((packet.feth.placement_type & 2) != 0 ? kAccessFlushPersistent : 0u);
 }
 
 }  // namespace
@@ -107,6 +104,11 @@ Responder::Step Responder::check_operation(const Packet& packet) {
                        packet.feth.selectivity <= 1;
     if (!known) {
       return refuse_request(NakCode::INVALID_REQUEST, {Reason::UNSUPPORTED, 0, 0, 0});
+    }
+    const std::uint32_t flushes = flush_access(packet);
+    if ((qp_.attr.qp_access_flags & flushes) != flushes) {
+      return refuse_request(NakCode::REMOTE_ACCESS_ERROR,
+                            {Reason::QP_MISSING_RIGHT, packet.reth.rkey, 0, 0});
     }
   }
   const std::uint32_t access = required_access(packet);

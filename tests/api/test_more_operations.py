@@ -111,7 +111,7 @@ def test_persistence_is_refused(simulated, kind):
     far = pair.b.keep(pair.b.pd.reg_mr(bytearray(64), rights))
     qp, _ = pair.connected()
     wc = run(pair, qp, hca.Flush(remote=far.remote(), flush_type=kind))
-    assert wc.status is WcStatus.REM_INV_REQ_ERR
+    assert wc.status is WcStatus.REM_ACCESS_ERR
     with pytest.raises(hca.VerbsError, match="does not persist"):
         pair.b.pd.reg_mr(bytearray(8), Access.FLUSH_PERSISTENT)
 

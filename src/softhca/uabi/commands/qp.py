@@ -32,7 +32,6 @@ _RIGHTS = (
     | Access.REMOTE_ATOMIC
     | Access.MW_BIND
     | Access.FLUSH_GLOBAL
-    | Access.FLUSH_PERSISTENT
 )
 # Fields of struct ib_uverbs_modify_qp that are fields of QPAttr by the same name.
 _NUMBERS = (
