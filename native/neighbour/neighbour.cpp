@@ -43,6 +43,8 @@ constexpr std::uint64_t kMostWaitNs = 1'000'000'000;
 constexpr std::uint64_t kFetchBytes = kLocalPacketBytes;
 // More messages than a socket holds: what was said before a record is heard before it.
 constexpr int kMostUnheard = 1024;
+// Longer records have half gone by themselves when they are complete.
+constexpr std::uint32_t kHastenedBytes = 1024;
 constexpr std::uint32_t kMayRefer = kSend | kWrite | kReadResponse;
 
 constexpr auto raw(RecordState state) { return static_cast<std::uint32_t>(state); }
@@ -112,7 +114,7 @@ bool Neighbour::send_short(const ShortPacket& packet) {
   if (record.slot == nullptr) return false;
   encode_short(packet, record.headers);
   if (guarded_copy(record.rest, packet.payload.data(), packet.payload.size()) != 0) return false;
-  writer_.publish(record);
+  publish(record);
   if (writer_.take_sleeper(met_.is_ordered)) wake();
   return true;
 }
@@ -129,7 +131,7 @@ void Neighbour::send(const LocalPacket& local) {
   encode_headers(packet, {record.headers, record.header_bytes});
   if (local.pieces.empty()) {
     if (rest_bytes != 0) std::memcpy(record.rest, packet.payload.data(), rest_bytes);
-    writer_.publish(record);
+    publish(record);
   } else {
     Lent lent;
     lent.slot = record.slot;
@@ -158,6 +160,14 @@ void Neighbour::send(const LocalPacket& local) {
     lent_.push_back(std::move(lent));
   }
   if (writer_.take_sleeper(met_.is_ordered)) wake();
+}
+
+void Neighbour::publish(const RingRecord& record) {
+  if (heard_ && record.bytes > kInlineBytes && record.bytes <= kHastenedBytes) {
+    heard_ = false;
+    writer_.hasten(record);
+  }
+  writer_.publish(record);
 }
 
 void Neighbour::wake() { eventfd_write(met_.bell.get(), 1); }
@@ -302,6 +312,7 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
     if (record.slot == nullptr) break;
     take(adapter, record, now_ns);
     borrowed |= record.piece_count != 0;
+    heard_ = true;
     if (reader_.consume()) wake();
   }
   // Who has lent something waits until it has it back. A fence for each would wait for all that was

@@ -64,7 +64,9 @@ class Neighbour final : public LocalPath {
   // There may be room again for what has_room() refused.
   bool has_new_room() const { return waits_for_room_ && writer_.has_news(); }
   bool has_work() const {
-    return has_record() || has_lent() || !unreadable_.empty() || has_new_room() || is_given_up();
+    if (has_record()) return true;
+    reader_.expect();
+    return has_lent() || !unreadable_.empty() || has_new_room() || is_given_up();
   }
   // From now on the peer wakes us, if barrier_for_all() follows, or a fence on its side.
   void wish_to_be_woken();
@@ -123,12 +125,14 @@ class Neighbour final : public LocalPath {
   bool announce(const ForeignMemory& memory);
   void forget_buffers();
   void forget_memories();
+  void publish(const RingRecord& record);
   void wake();
 
   Meeting met_;
   RingWriter writer_;
   RingReader reader_;
   bool waits_for_room_ = false;
+  bool heard_ = false;  // The peer has said something since we last did: it may wait for an answer.
   std::uint64_t consumed_when_asked_ = UINT64_MAX;  // Whether the peer stands still.
   const bool own_process_;                          // The peer is an adapter of this process.
   bool agreed_;
