@@ -14,7 +14,7 @@ Status no_such(std::uint32_t handle) {
 Result<std::uint32_t> Adapter::create_cq(std::uint32_t cqe, bool timestamps) {
   const Limits& limits = state_->config.limits;
   if (cqe == 0 || cqe > limits.max_cqe) {
-    return refuse(EINVAL, "cqe", cqe, "must be 1 to max_cqe");
+    return refuse(EINVAL, "cqe", cqe, "must be 1 to max_cqe", limits.max_cqe);
   }
   if (state_->cqs.full()) {
     return refuse(ENOMEM, "max_cq", limits.max_cq, "completion queues exist already");
@@ -89,7 +89,7 @@ Status Adapter::resize_cq(std::uint32_t handle, std::uint32_t cqe) {
     return no_such(handle);
   }
   if (cqe == 0 || cqe > state_->config.limits.max_cqe) {
-    return refuse(EINVAL, "cqe", cqe, "must be 1 to max_cqe");
+    return refuse(EINVAL, "cqe", cqe, "must be 1 to max_cqe", state_->config.limits.max_cqe);
   }
   if (!cq->resize(cqe)) {
     return refuse(EINVAL, "cqe", cqe, "is below the number of completions that wait");

@@ -23,7 +23,8 @@ Status check_part(const DeviceMemory& dm, std::uint64_t offset, std::uint64_t le
 Result<std::uint32_t> Adapter::alloc_dm(std::uint64_t length, std::uint32_t log_align_req) {
   State& s = *state_;
   if (length == 0) {
-    return refuse(EINVAL, "length", length, "must be 1 to max_dm_size");
+    return refuse(EINVAL, "length", length, "must be 1 to max_dm_size",
+                  s.config.limits.max_dm_size);
   }
   if (log_align_req > kMaxDmLogAlign) {
     return refuse(EINVAL, "log_align_req", log_align_req, "must be at most 12, a page");

@@ -54,7 +54,8 @@ Result<MrInfo> Adapter::alloc_mr(std::uint32_t handle, MrType type, std::uint32_
     return refuse(EINVAL, "pd", handle, "there is no such object");
   }
   if (max_sg == 0 || max_sg > s.config.limits.max_fast_reg_page_list_len) {
-    return refuse(EINVAL, "max_sg", max_sg, "must be 1 to max_fast_reg_page_list_len");
+    return refuse(EINVAL, "max_sg", max_sg, "must be 1 to max_fast_reg_page_list_len",
+                  s.config.limits.max_fast_reg_page_list_len);
   }
   const Result<std::uint32_t> key = s.memory_table.alloc_fast_region(handle, type, max_sg);
   if (!key.ok()) {

@@ -31,7 +31,7 @@ Status check_cap(const QpCap& cap, const Limits& limits) {
   };
   for (const auto& check : checks) {
     if (check.value > check.limit) {
-      return refuse(EINVAL, check.name, check.value, check.rule);
+      return refuse(EINVAL, check.name, check.value, check.rule, check.limit);
     }
   }
   return Status::success();
@@ -202,6 +202,7 @@ Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
     std::uint64_t value;
     bool good;
     const char* rule;
+    std::uint64_t bound = Status::kNoBound;
   } checks[] = {
       {kQpState, "qp_state", static_cast<std::uint64_t>(attr.qp_state),
        attr.qp_state <= QpState::ERR && attr.qp_state != QpState::SQE, "is no state to modify to"},
@@ -219,9 +220,11 @@ Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
       {kQpMinRnrTimer, "min_rnr_timer", attr.min_rnr_timer, attr.min_rnr_timer <= 31,
        "must be 0 to 31"},
       {kQpMaxQpRdAtomic, "max_rd_atomic", attr.max_rd_atomic,
-       attr.max_rd_atomic <= config.limits.max_qp_init_rd_atom, "is above max_qp_init_rd_atom"},
+       attr.max_rd_atomic <= config.limits.max_qp_init_rd_atom, "is above max_qp_init_rd_atom",
+       config.limits.max_qp_init_rd_atom},
       {kQpMaxDestRdAtomic, "max_dest_rd_atomic", attr.max_dest_rd_atomic,
-       attr.max_dest_rd_atomic <= config.limits.max_qp_rd_atom, "is above max_qp_rd_atom"},
+       attr.max_dest_rd_atomic <= config.limits.max_qp_rd_atom, "is above max_qp_rd_atom",
+       config.limits.max_qp_rd_atom},
       {kQpPathMigState, "path_mig_state", static_cast<std::uint64_t>(attr.path_mig_state),
        attr.path_mig_state <= MigState::ARMED, "must be MIGRATED, REARM or ARMED"},
       {kQpAltPath, "alt_pkey_index", attr.alt_pkey_index, attr.alt_pkey_index < config.pkeys.size(),
@@ -231,7 +234,7 @@ Status Adapter::State::check_attributes(const QueuePair& qp, const QpAttr& attr,
   };
   for (const auto& check : checks) {
     if ((mask & check.bit) != 0 && !check.good) {
-      return refuse(EINVAL, check.name, check.value, check.rule);
+      return refuse(EINVAL, check.name, check.value, check.rule, check.bound);
     }
   }
   if (qp.init.type == QpType::UD) {

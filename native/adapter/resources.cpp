@@ -154,13 +154,15 @@ Result<std::uint32_t> Adapter::create_srq(std::uint32_t pd_handle, const SrqAttr
     return no_such("cq", cq_handle);
   }
   if (attr.max_wr == 0 || attr.max_wr > s.config.limits.max_srq_wr) {
-    return refuse(EINVAL, "max_wr", attr.max_wr, "must be 1 to max_srq_wr");
+    return refuse(EINVAL, "max_wr", attr.max_wr, "must be 1 to max_srq_wr",
+                  s.config.limits.max_srq_wr);
   }
   if (attr.max_sge > s.config.limits.max_srq_sge) {
-    return refuse(EINVAL, "max_sge", attr.max_sge, "is above max_srq_sge");
+    return refuse(EINVAL, "max_sge", attr.max_sge, "is above max_srq_sge",
+                  s.config.limits.max_srq_sge);
   }
   if (attr.srq_limit > attr.max_wr) {
-    return refuse(EINVAL, "srq_limit", attr.srq_limit, "is above max_wr");
+    return refuse(EINVAL, "srq_limit", attr.srq_limit, "is above max_wr", attr.max_wr);
   }
   if (s.srqs.full()) {
     return refuse(ENOMEM, "max_srq", s.config.limits.max_srq,
@@ -195,7 +197,7 @@ Status Adapter::modify_srq(std::uint32_t handle, const SrqAttr& attr, std::uint3
   }
   if ((mask & kSrqLimit) != 0) {
     if (attr.srq_limit > srq->ring.capacity()) {
-      return refuse(EINVAL, "srq_limit", attr.srq_limit, "is above max_wr");
+      return refuse(EINVAL, "srq_limit", attr.srq_limit, "is above max_wr", srq->ring.capacity());
     }
     srq->limit = attr.srq_limit;
   }
@@ -256,7 +258,8 @@ Status Adapter::post_srq_recv(std::uint32_t handle, std::span<const RecvWr* cons
   }
   for (const RecvWr* wr : wrs) {
     if (wr->sges.size() > srq->ring.max_sge()) {
-      return refuse(EINVAL, "num_sge", wr->sges.size(), "is above the SRQ's max_sge");
+      return refuse(EINVAL, "num_sge", wr->sges.size(), "is above the SRQ's max_sge",
+                    srq->ring.max_sge());
     }
     if (srq->ring.full()) {
       return refuse(ENOMEM, "max_wr", srq->ring.capacity(), "the shared receive queue is full");

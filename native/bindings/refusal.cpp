@@ -1,5 +1,7 @@
 #include "bindings/refusal.hpp"
 
+#include <string>
+
 #include "bindings/gil.hpp"
 
 namespace nb = nanobind;
@@ -25,8 +27,10 @@ void raise_refusal(const Status& status, nb::handle bad_wr) {
 void raise_refusal_of(nb::handle value, const Status& status, nb::handle bad_wr) {
   nb::handle cls = refusal_class != nullptr ? refusal_class : PyExc_OSError;
   nb::object wr = bad_wr.is_valid() ? nb::borrow(bad_wr) : nb::none();
+  std::string rule = status.rule;
+  if (status.bound != Status::kNoBound) rule += ", which is " + std::to_string(status.bound);
   const Kept error = call_python(cls, nb::cast(status.error), nb::cast(status.argument), value,
-                                 nb::cast(status.rule), wr);
+                                 nb::str(rule.c_str(), rule.size()), wr);
   if (error.is_valid()) PyErr_SetObject(cls.ptr(), error.ptr());
   throw nb::python_error();
 }

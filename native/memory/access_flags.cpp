@@ -33,7 +33,7 @@ Status check_region(const RegionRequest& request, std::uint64_t max_region_bytes
     return refuse(EINVAL, "length", request.length, "the range must not wrap 2^64");
   }
   if (request.length > max_region_bytes) {
-    return refuse(EINVAL, "length", request.length, "is above max_mr_size");
+    return refuse(EINVAL, "length", request.length, "is above max_mr_size", max_region_bytes);
   }
   if ((request.access & kAccessZeroBased) != 0 && request.iova != 0) {
     return refuse(EINVAL, "iova", request.iova, "must be 0 with ZERO_BASED");

@@ -27,7 +27,7 @@ Status check_pages(std::span<const Piece> pieces, std::uint64_t page_bytes,
     pages += (((end + mask) & ~mask) - (piece.address & ~mask)) / page_bytes;
   }
   if (pages > max_pages) {
-    return refuse(EINVAL, "sg", pages, "are more pages than max_sg");
+    return refuse(EINVAL, "sg", pages, "are more pages than max_sg", max_pages);
   }
   return Status::success();
 }
@@ -78,13 +78,15 @@ Status MemoryTable::map_fast_region(std::uint32_t handle, const FastMapping& map
     return refuse(EINVAL, "sg", 0, "must hold a byte at least");
   }
   if (length > limits_.max_region_bytes) {
-    return refuse(EINVAL, "sg", length, "are more bytes than max_mr_size");
+    return refuse(EINVAL, "sg", length, "are more bytes than max_mr_size",
+                  limits_.max_region_bytes);
   }
-  const Status fits = slot->may_have_gaps
-                          ? (pieces.size() > slot->max_pieces
-                                 ? refuse(EINVAL, "sg", pieces.size(), "are more than max_sg")
-                                 : Status::success())
-                          : check_pages(pieces, mapping.page_bytes, slot->max_pieces);
+  const Status fits =
+      slot->may_have_gaps
+          ? (pieces.size() > slot->max_pieces
+                 ? refuse(EINVAL, "sg", pieces.size(), "are more than max_sg", slot->max_pieces)
+                 : Status::success())
+          : check_pages(pieces, mapping.page_bytes, slot->max_pieces);
   if (!fits.ok()) {
     return fits;
   }

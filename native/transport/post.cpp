@@ -57,7 +57,8 @@ Status QueuePair::check_request(const SendWr& wr, std::uint64_t& length) const {
     return refuse(EINVAL, "send_flags", wr.send_flags, "has bits that are no send flag");
   }
   if (wr.sges.size() > init.cap.max_send_sge) {
-    return refuse(EINVAL, "num_sge", wr.sges.size(), "is above the queue pair's max_send_sge");
+    return refuse(EINVAL, "num_sge", wr.sges.size(), "is above the queue pair's max_send_sge",
+                  init.cap.max_send_sge);
   }
   if (moves_nothing(wr.opcode) && !wr.sges.empty()) {
     return refuse(EINVAL, "num_sge", wr.sges.size(), "must be 0: the work request moves no bytes");
@@ -73,7 +74,8 @@ Status QueuePair::check_request(const SendWr& wr, std::uint64_t& length) const {
     // An ATOMIC WRITE fetched from a queue has its eight bytes there, as part of the request.
     const bool part = wr.opcode == WrOpcode::ATOMIC_WRITE && length == 8 && sq.source() != nullptr;
     if (length > init.cap.max_inline_data && !part) {
-      return refuse(EINVAL, "inline", length, "is above the queue pair's max_inline_data");
+      return refuse(EINVAL, "inline", length, "is above the queue pair's max_inline_data",
+                    init.cap.max_inline_data);
     }
   }
   if (init.type == QpType::UD && wr.remote_qpn > 0xffffff) {
@@ -158,7 +160,8 @@ Status QueuePair::post_recv(const RecvWr& wr, std::uint64_t cqe) {
     return refuse(EINVAL, "qp_state", 0, "post_recv needs INIT or a later state");
   }
   if (wr.sges.size() > init.cap.max_recv_sge) {
-    return refuse(EINVAL, "num_sge", wr.sges.size(), "is above the queue pair's max_recv_sge");
+    return refuse(EINVAL, "num_sge", wr.sges.size(), "is above the queue pair's max_recv_sge",
+                  init.cap.max_recv_sge);
   }
   if (rq.full()) {
     return refuse(ENOMEM, "max_recv_wr", init.cap.max_recv_wr, "the receive queue is full");

@@ -429,6 +429,16 @@ def test_open_names_a_capture_that_cannot_be_written(tmp_path: Path) -> None:
         hca.open(faults=0.5)  # type: ignore[arg-type]
 
 
+def test_a_rule_that_ends_with_a_limit_says_how_much_that_is(host: Host) -> None:
+    most = host.device.query_device().max_cqe
+    error = refused(lambda: host.device.create_cq(most + 1), "cqe")
+    assert error.rule == f"must be 1 to max_cqe, which is {most}"
+    near, far = host.qp(max_inline_data=8), host.qp()
+    near.connect(far.info())
+    error = refused(lambda: near.post_send(hca.Send(bytes(9), inline=True)), "inline")
+    assert error.rule == "is above the queue pair's max_inline_data, which is 8"
+
+
 def test_open_names_a_capture_that_is_no_path() -> None:
     with pytest.raises(TypeError, match=r"capture must be a str or os.PathLike, not float"):
         hca.open(capture=0.5)  # type: ignore[arg-type]
