@@ -113,7 +113,9 @@ Result<std::uint32_t> Adapter::create_qp(QpInit& init) {
     ++queues.srq->users;
   }
   if (s.observer != nullptr) {
-    s.observer->created(qpn, init.type, init.pd, init.cap.max_send_wr, init.cap.max_recv_wr);
+    const std::uint32_t receive_pd = queues.srq != nullptr ? queues.srq->pd : init.pd;
+    s.observer->created(qpn, init.type, init.pd, receive_pd, init.cap.max_send_wr,
+                        init.cap.max_recv_wr);
   }
   return qpn;
 }

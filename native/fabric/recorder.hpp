@@ -37,10 +37,11 @@ class Recorder final : public Observer {
     add(RecordKind::COMPLETION, qpn, wr_id,
         static_cast<std::uint32_t>(status) | (is_receive ? kReceiveRequest : 0), byte_len);
   }
-  void created(std::uint32_t qpn, QpType type, std::uint32_t pd, std::uint32_t sends,
-               std::uint32_t receives) override {
-    std::uint8_t more[4];
+  void created(std::uint32_t qpn, QpType type, std::uint32_t pd, std::uint32_t receive_pd,
+               std::uint32_t sends, std::uint32_t receives) override {
+    std::uint8_t more[8];
     store_be32(more, receives);
+    store_be32(more + 4, receive_pd);
     trace_.add({.at_ns = clock_.now_ns,
                 .a = pd,
                 .b = static_cast<std::uint32_t>(type),

@@ -25,7 +25,8 @@ enum class RecordKind : std::uint32_t {
   WRITE,       // a: address, number: key; bytes: what was there before, and then what is.
   EVENT,       // b: asynchronous event.
   NOTE,        // text: what a program or the fabric says.
-  CREATED,     // A queue pair. a: its PD, b: its type; number: room for sends; bytes: for receives.
+  CREATED,     // A queue pair. a: its PD, b: its type; number: room for sends; bytes: for receives,
+               // and the PD that these are of.
   KEY,  // number: the key, a: address, b: access, qpn: who alone may use it; bytes: length, PD and
         // whether it is a window. No bytes: it stands for nothing any more.
 };

@@ -33,7 +33,8 @@ class Nobody final : public Observer {
   void posted_send(std::uint32_t, std::uint64_t, WrOpcode, std::uint64_t, bool) override {}
   void posted_receive(std::uint32_t, std::uint64_t, std::uint64_t) override {}
   void completed(std::uint32_t, std::uint64_t, WcStatus, std::uint32_t, bool) override {}
-  void created(std::uint32_t, QpType, std::uint32_t, std::uint32_t, std::uint32_t) override {}
+  void created(std::uint32_t, QpType, std::uint32_t, std::uint32_t, std::uint32_t,
+               std::uint32_t) override {}
   void changed_state(std::uint32_t, QpState, QpState, std::uint32_t, std::uint32_t) override {}
   void destroyed(std::uint32_t) override {}
   void wrote(std::uint32_t, std::uint64_t, ByteView, ByteView) override {}

@@ -29,9 +29,10 @@ class Observer {
   virtual void posted_receive(std::uint32_t qpn, std::uint64_t wr_id, std::uint64_t length) = 0;
   virtual void completed(std::uint32_t qpn, std::uint64_t wr_id, WcStatus status,
                          std::uint32_t byte_len, bool is_receive) = 0;
-  // A queue pair was made, with room for so many work requests.
-  virtual void created(std::uint32_t qpn, QpType type, std::uint32_t pd, std::uint32_t sends,
-                       std::uint32_t receives) = 0;
+  // A queue pair was made, with room for so many work requests. `receive_pd` is that of its shared
+  // receive queue, if it has one.
+  virtual void created(std::uint32_t qpn, QpType type, std::uint32_t pd, std::uint32_t receive_pd,
+                       std::uint32_t sends, std::uint32_t receives) = 0;
   // `rights` are those that it gives to peers, `reads` how many READs and atomics it asks for at
   // once, or, before RTS, how many it answers. The state may be the same as before.
   virtual void changed_state(std::uint32_t qpn, QpState from, QpState to, std::uint32_t rights,

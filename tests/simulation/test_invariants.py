@@ -11,7 +11,7 @@ import softhca as hca
 from softhca.testing import Fabric, InvariantError, Record, What, check_invariants
 from softhca.testing.invariants import Invariants
 
-from .ends import pair
+from .ends import End, pair
 
 Doctor = Callable[[list[Record]], Iterable[Record]]
 
@@ -163,3 +163,48 @@ def test_requests_of_the_same_name_are_no_imbalance() -> None:
         a.qp.post_send([hca.Write(a.mr[:10], remote=bad), hca.Send(a.mr[:10], signaled=True)])
         statuses = [a.next().status for _ in range(2)]
         assert statuses == [hca.WcStatus.REM_ACCESS_ERR, hca.WcStatus.WR_FLUSH_ERR]
+
+
+def test_masked_atomics_are_of_a_reliable_connection() -> None:
+    with Fabric(seed=1) as fabric:
+        a, b = pair(fabric)
+        remote = b.mr.remote()
+        masked = hca.MaskedFetchAdd(
+            a.mr[400:408], remote=remote[2000:2008], add=3, boundary=0, signaled=True
+        )
+        a.qp.post_send([hca.Write(a.mr[:50], remote=remote[1000:1050]), masked])
+        assert a.next().ok
+        check_invariants(fabric.trace)
+
+
+def test_receives_belong_to_the_domain_of_their_shared_queue() -> None:
+    with Fabric(seed=1) as fabric:
+        near, far = fabric.hosts(2)
+        a = fabric.keep(End(near, 4096))
+        own, other, cq = far.alloc_pd(), far.alloc_pd(), far.create_cq(16)
+        srq, mr = other.create_srq(max_wr=8), other.reg_mr(bytearray(4096))
+        qp = own.create_qp(hca.QPType.RC, send_cq=cq, recv_cq=cq, srq=srq)
+        a.qp.connect(qp.info())
+        qp.connect(a.qp.info())
+        srq.post_recv(hca.Recv(mr[:100]))
+        a.qp.post_send(hca.Send(a.mr[:50], signaled=True))
+        assert a.next().ok
+        check_invariants(fabric.trace)
+        for opened in (qp, srq, mr, cq, own, other):
+            opened.close()
+
+
+def test_an_atomic_write_may_wait_for_its_turn() -> None:
+    with Fabric(seed=1) as fabric:
+        a, b = pair(fabric, max_rd_atomic=4, max_dest_rd_atomic=4)
+        remote = b.mr.remote()
+        a.buffer[:8] = b"12345678"
+        a.qp.post_send(
+            [
+                hca.Read(a.mr[8:20008], remote=remote[:20000]),
+                hca.AtomicWrite(a.mr[:8], remote=remote[2000:2008]),
+                hca.Write(a.mr[:8], remote=remote[:8], signaled=True),
+            ]
+        )
+        assert a.next().ok
+        check_invariants(fabric.trace)

@@ -14,13 +14,15 @@ from softhca.testing.balance import Owed, imbalances
 from softhca.testing.errors import FabricError
 from softhca.testing.record import DESTROYED, RECEIVE, SIGNALED, Record, What
 from softhca.testing.record_text import record_text
-from softhca.testing.rights import Rights
+from softhca.testing.rights import Rights, operation_of
 from softhca.verbs.device import Device
 from softhca.verbs.enums import QPState, WcStatus
 
 _PSNS = 1 << 24
 _FLUSH = int(WcStatus.WR_FLUSH_ERR)
-# Opcodes of reliable connections that a responder answers, and answers.
+# Transports of reliable connections, the second of masked atomics (decision 12).
+_RC = (0, 6)
+# Operations of reliable connections that a responder answers, and answers.
 _ACKNOWLEDGES = {0x11, 0x12}
 _ANSWERS = {0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x12}
 _SEQUENCE_NAK = 0x60
@@ -40,7 +42,7 @@ class InvariantError(FabricError):
 
 
 def _is_rc(opcode: int) -> bool:
-    return opcode < 0x20
+    return opcode >> 5 in _RC
 
 
 def _behind(psn: int, other: int) -> bool:
@@ -131,14 +133,15 @@ class Invariants:
         side = self._sides.get((record.host or 0, record.qpn))
         if side is None:
             return
-        if record.b == 0 and packet.opcode in _ANSWERED:
+        operation = operation_of(packet.opcode)
+        if record.b == 0 and operation in _ANSWERED:
             side.asked.append(packet.psn)
             if side.asks_at_most is not None and len(side.asked) > max(1, side.asks_at_most):
                 rule = f"asks for {len(side.asked)} READs and atomics at once"
                 self._wrong(record, f"{rule}, of {side.asks_at_most} that were agreed")
-        if packet.opcode in _ACKNOWLEDGES and syndrome >> 5 == 0:
+        if operation in _ACKNOWLEDGES and syndrome >> 5 == 0:
             self._acknowledged(record, side, packet.psn)
-        elif packet.opcode in _ACKNOWLEDGES and syndrome == _SEQUENCE_NAK:
+        elif operation in _ACKNOWLEDGES and syndrome == _SEQUENCE_NAK:
             if packet.psn in side.complained:
                 self._wrong(record, f"complains of PSN {packet.psn} a second time")
             side.complained.add(packet.psn)
@@ -160,9 +163,10 @@ class Invariants:
         if not _is_rc(packet.opcode):
             return
         side = self._side(record)
-        if packet.opcode in _ANSWERS:
+        operation = operation_of(packet.opcode)
+        if operation in _ANSWERS:
             # If it is not the one that is due, less is known to be unanswered than is.
-            while packet.opcode in _LAST_ANSWERS and side.asked:
+            while operation in _LAST_ANSWERS and side.asked:
                 if _behind(packet.psn, side.asked[0]):
                     break
                 side.asked.popleft()
@@ -171,10 +175,10 @@ class Invariants:
         again = psn in side.arrived and psn in side.placed
         if record.packet not in self._delivered_before:  # Else it is doubled, perhaps long ago.
             side.arrived.add(psn)
-            if packet.opcode == _READ_REQUEST:
+            if operation == _READ_REQUEST:
                 side.reads.add(psn)
         self._delivered_before.add(record.packet)
-        if packet.opcode in _WRITES and packet.payload:
+        if operation in _WRITES and packet.payload:
             side.payloads[psn] = (packet.opcode, len(packet.payload))
             if written and written != packet.payload:
                 self._wrong(record, "writes other bytes than the packet carries")
@@ -182,7 +186,7 @@ class Invariants:
                 self._wrong(record, f"executes PSN {psn} a second time")
             if written:
                 side.placed.add(psn)
-        elif packet.opcode in _ATOMICS and written:
+        elif operation in _ATOMICS and written:
             if psn in side.executed:
                 self._wrong(record, f"executes the atomic of PSN {psn} a second time")
             side.executed[psn] = record.packet
@@ -190,7 +194,8 @@ class Invariants:
     def _wrote(self, record: Record) -> None:
         packet = self._packets.get(record.packet)
         is_of_atomic = self._rights.wrote(record, packet)
-        if packet is not None and (packet.opcode in _ATOMICS or not is_of_atomic):
+        is_atomic = packet is not None and operation_of(packet.opcode) in _ATOMICS
+        if packet is not None and (is_atomic or not is_of_atomic):
             self._written[record.packet] = self._written.get(record.packet, b"") + record.after
 
     # --- work requests

@@ -54,9 +54,11 @@ class _Read:
 class _QueuePair:
     kind: int
     pd: int
+    receive_pd: int  # Of the shared receive queue, if it has one.
     rights: int = 0
     message: tuple[int, int, int] | None = None  # Key, first address and end of a WRITE.
-    atomics: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    # What changes eight bytes and may wait for its turn: key, address, and the right it takes.
+    words: deque[tuple[int, int, Access]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     reads: deque[_Read] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
 
@@ -75,7 +77,8 @@ class Rights:
 
     def created(self, record: Record) -> None:
         """A queue pair was made."""
-        self._qps[record.host or 0, record.qpn] = _QueuePair(record.b, record.a)
+        receives = int.from_bytes(record.data[4:8], "big") or record.a
+        self._qps[record.host or 0, record.qpn] = _QueuePair(record.b, record.a, receives)
 
     def changed(self, record: Record) -> None:
         """A queue pair changed its state: what it gives to peers may be another."""
@@ -84,7 +87,7 @@ class Rights:
             qp.rights = record.a >> 8
             if record.b == 0:
                 qp.message = None
-                qp.atomics.clear()
+                qp.words.clear()
                 qp.reads.clear()
 
     def named(self, record: Record) -> None:
@@ -108,8 +111,17 @@ class Rights:
         if operation == _READ_REQUEST:
             start = packet.virtual_address
             qp.reads.append(_Read(packet.psn, packet.rkey, start, start + packet.dma_length))
-        elif operation in _ATOMICS:  # It may be executed while a later packet is.
-            qp.atomics.append((packet.atomic_rkey, packet.atomic_address))
+        else:
+            self._remember(qp, packet)
+
+    @staticmethod
+    def _remember(qp: _QueuePair, packet: _adapter.Packet) -> None:
+        """A word may be changed while a later packet is executed."""
+        operation = operation_of(packet.opcode)
+        if operation in _ATOMICS:
+            qp.words.append((packet.atomic_rkey, packet.atomic_address, Access.REMOTE_ATOMIC))
+        elif operation == _ATOMIC_WRITE:
+            qp.words.append((packet.rkey, packet.virtual_address, Access.REMOTE_WRITE))
 
     def wrote(self, record: Record, packet: _adapter.Packet | None) -> bool:
         """Bytes changed. True: by an atomic, which may have come in an earlier packet."""
@@ -131,26 +143,29 @@ class Rights:
     def _wrote_for(
         self, record: Record, packet: _adapter.Packet, key: _Key, qp: _QueuePair, end: int
     ) -> bool:
-        if qp.kind not in (QPType.XRC_SEND, QPType.XRC_RECV) and key.pd != qp.pd:
-            self._wrong(record, "writes in another protection domain")
-        if key.qpn not in (0, packet.destination_qpn):
-            self._wrong(record, "writes by a window of another queue pair")
         operation = operation_of(packet.opcode)
-        if operation in _ATOMICS:
-            qp.atomics.append((packet.atomic_rkey, packet.atomic_address))
-        is_a_word = (record.number, record.a) in qp.atomics and end == record.a + 8
-        if is_a_word and record.after != packet.payload:
-            self._demand(record, key, qp, Access.REMOTE_ATOMIC)
-            return True
+        self._remember(qp, packet)
         if operation == _ATOMIC_WRITE:
             qp.message = (packet.rkey, packet.virtual_address, packet.virtual_address + 8)
         elif operation in _FIRST_WRITES:
             start = packet.virtual_address
             qp.message = (packet.rkey, start, start + packet.dma_length)
-        if operation in _WRITES or operation == _ATOMIC_WRITE:
+        writes = operation in _WRITES or operation == _ATOMIC_WRITE
+        asked = qp.message
+        inside = asked and asked[0] == record.number and asked[1] <= record.a <= end <= asked[2]
+        word = next((w for w in reversed(qp.words) if w[:2] == (record.number, record.a)), None)
+        waited = not inside if writes else record.after != packet.payload
+        is_a_word = word is not None and end == record.a + 8 and waited
+        pd = qp.pd if writes or is_a_word else qp.receive_pd
+        if qp.kind not in (QPType.XRC_SEND, QPType.XRC_RECV) and key.pd != pd:
+            self._wrong(record, "writes in another protection domain")
+        if key.qpn not in (0, packet.destination_qpn):
+            self._wrong(record, "writes by a window of another queue pair")
+        if word is not None and is_a_word:
+            self._demand(record, key, qp, word[2])
+            return True
+        if writes:
             self._demand(record, key, qp, Access.REMOTE_WRITE)
-            asked = qp.message
-            inside = asked and asked[0] == record.number and asked[1] <= record.a <= end <= asked[2]
             if not inside:
                 self._wrong(record, f"writes {record.a:#x} to {end:#x}, which was not asked for")
         elif key.is_window or not key.access & Access.LOCAL_WRITE:
