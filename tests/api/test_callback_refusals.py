@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -47,6 +48,31 @@ def test_allocating(device: hca.Device, options: dict[str, Any], argument: str) 
     with pytest.raises(VerbsError, match=f"must be 0 to {device.num_comp_vectors - 1}"):
         device.alloc_cq(4, comp_vector=device.num_comp_vectors)
     device.close()
+
+
+@pytest.mark.parametrize("context", THREADED)
+@pytest.mark.parametrize("pooled", [False, True], ids=["own", "pooled"])
+def test_no_thread_to_be_had(
+    monkeypatch: pytest.MonkeyPatch, context: PollContext, pooled: bool
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with hca.open() as device:
+        if pooled:
+            allocate = functools.partial(device.cq_pool_get, 4, 0, context)
+        else:
+            allocate = functools.partial(device.alloc_cq, 4, poll_context=context)
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", refuse)
+            for _ in range(2):
+                assert refused(allocate) == (errno.EAGAIN, "poll_context")
+                assert not device._cqs
+        told = Told()
+        qp = no_connection(device.alloc_pd(), allocate())
+        qp.post_recv(hca.Recv(cqe=Note(told), wr_id=7))
+        told.wait(1)
+        assert told.wr_ids == [7]
 
 
 def test_types_are_told(device: hca.Device) -> None:

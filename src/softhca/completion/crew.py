@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 
 from softhca import _adapter
 from softhca.completion.poll_context import BUDGETS, MAX_THREADS, PollContext
+from softhca.verbs.errors import VerbsError
 
 # How long closing a device waits for callbacks that are running.
 LONGEST_WAIT_S = 2.0
@@ -43,19 +45,30 @@ class Crew:
         self._name = name
         self._queue_of = queue_of
         self._wc_class = wc_class
+        self._adding = threading.Lock()
         self._threads: set[threading.Thread] = set()
         self._numbers = itertools.count()
         self._work, self.number = hca.create_work(MAX_THREADS[context])
 
     def add(self, cq: int) -> None:
-        """Takes a queue on, which is armed next."""
-        self._work.add(cq)
-        if not self._hca.is_simulated and self._work.claim_first_thread():
-            try:
-                self._start_thread()
-            except BaseException:
-                self._work.thread_failed()
-                raise
+        """Takes a queue on, which is armed next.
+
+        Raises:
+            VerbsError: EAGAIN, if the first thread cannot be started; the queue is not taken on.
+        """
+        # One after another: who finds the first thread claimed relies on it.
+        with self._adding:
+            self._work.add(cq)
+            if not self._hca.is_simulated and self._work.claim_first_thread():
+                try:
+                    self._start_thread()
+                except BaseException as error:
+                    self._work.thread_failed()
+                    self._work.remove(cq)
+                    if not isinstance(error, RuntimeError):
+                        raise
+                    rule = f"needs a thread for {self._name}, and the system gives none"
+                    raise VerbsError(errno.EAGAIN, "poll_context", None, rule) from error
 
     def remove(self, cq: int) -> None:
         """Lets a queue go; a callback of it may still be running."""

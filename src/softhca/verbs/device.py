@@ -307,7 +307,7 @@ class Device(VerbsObject):
                 callback raised; by default `sys.unraisablehook` is.
 
         Raises:
-            VerbsError: As `create_cq`.
+            VerbsError: As `create_cq`; EAGAIN, if a thread for the callbacks cannot be started.
         """
         return CallbackCQ(
             self,
@@ -349,7 +349,7 @@ class Device(VerbsObject):
 
         Raises:
             VerbsError: EINVAL, for DIRECT, and if `nr_cqe` is 0 or above max_cqe; ENOMEM, above
-                max_cq queues.
+                max_cq queues; EAGAIN, if a thread for the callbacks cannot be started.
         """
         context = poll_context_of(poll_context)
         if context is PollContext.DIRECT:
