@@ -60,6 +60,19 @@ std::uint64_t clock_ns() {
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
+// A signal that this thread handles meanwhile does not end the wait.
+bool is_readable_within(int fd, int most_ms) {
+  const std::uint64_t end_ns = clock_ns() + static_cast<std::uint64_t>(most_ms) * 1'000'000u;
+  pollfd awaited{fd, POLLIN, 0};
+  for (int left_ms = most_ms; left_ms >= 0;) {
+    const int ready = poll(&awaited, 1, left_ms);
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+    const std::uint64_t now_ns = clock_ns();
+    left_ms = now_ns < end_ns ? static_cast<int>((end_ns - now_ns) / 1'000'000u) : -1;
+  }
+  return false;
+}
+
 // What rings is written to while the adapter is locked: it must neither wait nor raise a signal, as
 // a pipe would. Of what has no type, eventfd alone can be written to like that.
 bool is_bell(int fd) {
@@ -164,10 +177,9 @@ bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting, int answer_ms
       send_message(socket, card(MessageKind::HELLO), {meeting.segment->fd(), bell_.get()}) != 0) {
     return false;
   }
-  pollfd answered{socket, POLLIN, 0};
   NeighbourMessage message;
   std::vector<FileDescriptor> fds;
-  if (poll(&answered, 1, answer_ms) <= 0 || receive_message(socket, message, fds) != 0 ||
+  if (!is_readable_within(socket, answer_ms) || receive_message(socket, message, fds) != 0 ||
       message.kind != MessageKind::WELCOME || message.gid != meeting.peer || fds.size() != 1 ||
       !is_bell(fds[0].get())) {
     return false;
