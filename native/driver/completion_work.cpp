@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -71,17 +72,20 @@ class WaitGraph {
   std::vector<Edge> waiters_;
 };
 
-// Never destroyed: threads of the program may outlive its static objects. A child of fork() has a
-// new one, since another thread of the parent may have been at the old one.
+// Never destroyed: threads of the program may outlive its static objects. A child of fork() makes a
+// new one, since another thread of the parent may have been at the old one; not while it forks,
+// when an allocator may be as that other thread left it.
 std::atomic<WaitGraph*> graph{nullptr};
 
 WaitGraph& wait_graph() {
-  static const int registered = [] {
-    graph.store(new WaitGraph);
-    return pthread_atfork(nullptr, nullptr, [] { graph.store(new WaitGraph); });
-  }();
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { graph.store(nullptr); });
   static_cast<void>(registered);
-  return *graph.load();
+  WaitGraph* current = graph.load();
+  if (current == nullptr) {
+    auto made = std::make_unique<WaitGraph>();
+    if (graph.compare_exchange_strong(current, made.get())) current = made.release();
+  }
+  return *current;
 }
 
 }  // namespace

@@ -49,3 +49,32 @@ def test_an_environment_of_such_a_python_is_named(
 def test_each_part_has_what_runs_it() -> None:
     check = loaded()
     assert {*check.PLAIN_PARTS, *check.SANITIZERS, "python"} == set(check.PARTS)
+
+
+def test_a_program_that_hangs_is_ended_and_counts_as_failed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    check = loaded()
+    monkeypatch.setattr(check, "LONGEST_TESTS_S", 0.5)
+    code = """
+import os, signal
+os.fork()  # Who has its output too, and outlives it.
+print("1 passed in 0.1s", flush=True)
+print("at", end=" ", flush=True)
+signal.alarm(20)
+signal.pause()
+"""
+    assert not check.run_tests(sys.executable, "-c", code)
+    assert check.totals == {"failed": 1}
+    shown = capfd.readouterr().out
+    assert "ENDED:" in shown
+
+
+def test_lines_of_a_program_come_whole_and_its_figures_count(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    check = loaded()
+    code = "print('\\xff', 'x' * 100_000); print('3 passed, 2 skipped in 0.1s', end='')"
+    assert check.run_tests(sys.executable, "-c", code)
+    assert check.totals == {"passed": 3, "skipped": 2}
+    assert "x" * 100_000 + "\n3 passed" in capfd.readouterr().out
