@@ -67,8 +67,9 @@ class Side:
     def make(
         self, key: str, size: int, memory: str
     ) -> tuple[hca.QPInfo, hca.RemoteMemory, hca.RemoteMemory]:
-        """Makes a queue pair and buffers; `memory` is "allocated" by softhca or the caller's "own".
+        """Makes a queue pair and buffers.
 
+        `memory` is "allocated" by softhca, the caller's "own", or "own, small pages".
         Returns what the other side must know.
         """
         cqs = [self.device.create_cq(4 * DEPTH, timestamps=False) for _ in range(2)]
@@ -87,6 +88,8 @@ class Side:
             view = memoryview(buffer.buffer)
         else:
             mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            if memory == "own, small pages":
+                mapping.madvise(mmap.MADV_NOHUGEPAGE)
             mr = self.pd.reg_mr(mapping)
             view = memoryview(mapping)
         view[:size] = bytes([filling]) * size

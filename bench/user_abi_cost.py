@@ -121,13 +121,17 @@ def from_python() -> float:
 
 
 def bandwidth(
-    options: tuple[str, ...], hosts: int, shared: bool = False, link: str = "auto"
+    options: tuple[str, ...],
+    hosts: int,
+    shared: bool = False,
+    link: str = "auto",
+    size: int = MIB,
 ) -> float:
-    """Of WRITEs of 1 MiB; megabytes a second, where perftest's are of 2^20 bytes.
+    """Of WRITEs; megabytes a second, where perftest's are of 2^20 bytes.
 
     `shared`: from and to files in memory, which the supervisor can map too.
     """
-    words = "ib_write_bw -s 1048576 -n 1000"
+    words = f"ib_write_bw -s {size} -n 1000"
     if not shared:
         return perftest(words, 3, options, hosts, link) * 1.048576
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
@@ -238,6 +242,14 @@ def rows() -> Iterator[Row]:
                 at_least=0.5,
                 note={"m": "memcpy", "s": "UDP in trains"}[name],
             )
+    yield Row(
+        "ib_write_bw, 1 host, 4 MiB, asked",
+        "MB/s",
+        partial(bandwidth, ("--doorbells", "asked"), 1, size=4 * MIB),
+        partial(megabytes, probe("m", 4 * MIB)[1]),
+        ratio,
+        note="memcpy; there is room for huge pages, if the supervisor may make them",
+    )
 
 
 def main(words: list[str]) -> int:

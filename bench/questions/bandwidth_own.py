@@ -15,7 +15,7 @@ from bench.softhca_sides import SofthcaSides
 TITLE = "into memory of the caller's own"
 WHY = """\
 The side that copies is in process_vm_readv nearly all of its time (`kernel`), as the probe is;
-but it copies in pieces of 512 KiB, so that nobody waits long for the adapter, and beside a peer
+but it copies in pieces of 1 MiB, so that nobody waits long for the adapter, and beside a peer
 that runs."""
 
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 
+#include "memory/often_copied.hpp"
 #include "memory/process_copy.hpp"
 
 namespace softhca {
@@ -52,6 +53,7 @@ bool foreign_is_gone(const ForeignMemory& memory) {
 bool read_foreign(const ForeignMemory& memory, std::uint64_t address, ByteSpan to, ReadInto into) {
   if (goes_by_number(memory, address, to.size()) &&
       read_process(memory.process, address, to) == static_cast<ssize_t>(to.size())) {
+    note_foreign_copy(memory, address, to.size());
     return true;
   }
   return into == ReadInto::WATCHED || to.size() >= kLongForeignBytes
@@ -75,6 +77,7 @@ bool write_foreign(const ForeignMemory& memory, std::uint64_t address,
   if (count == from.size() && goes_by_number(memory, address, bytes) &&
       write_process(memory.process, address, std::span(here).first(count), bytes) ==
           static_cast<ssize_t>(bytes)) {
+    note_foreign_copy(memory, address, bytes);
     return true;
   }
   for (const ByteView& piece : from) {

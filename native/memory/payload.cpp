@@ -7,7 +7,7 @@ namespace softhca {
 namespace {
 
 // Of a copy between two other processes; it stays in the cache.
-constexpr std::uint64_t kBounceBytes = 128 * 1024;
+constexpr std::uint64_t kBounceBytes = 512 * 1024;
 
 }  // namespace
 

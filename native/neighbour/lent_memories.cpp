@@ -41,7 +41,7 @@ bool is_memory_of(pid_t process, int file, const std::string& name) {
 class LentMemories::Memory final : public AddressSpace {
  public:
   Memory(pid_t process, FileDescriptor file)
-      : file_(std::move(file)), foreign_{process, file_.get(), -1, 0, {}} {}
+      : file_(std::move(file)), foreign_{process, file_.get(), -1, next_foreign_number(), {}} {}
 
   bool copy_in(std::uint64_t address, ByteSpan to) override {
     return read_foreign(foreign_, address, to, ReadInto::WATCHED);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "memory/guarded_access.hpp"
+#include "memory/often_copied.hpp"
 
 namespace softhca {
 namespace {
@@ -40,7 +41,7 @@ constexpr int kLooks = 1000;
 // time, for each so many of them the processor is given away.
 constexpr std::uint64_t kMostWaitNs = 1'000'000'000;
 // Payload bytes after which a call to fetch() comes to an end.
-constexpr std::uint64_t kFetchBytes = kLocalPacketBytes;
+constexpr std::uint64_t kFetchBytes = 512 * 1024;
 // More messages than a socket holds: what was said before a record is heard before it.
 constexpr int kMostUnheard = 1024;
 // Longer records have half gone by themselves when they are complete.
@@ -148,6 +149,8 @@ void Neighbour::send(const LocalPacket& local) {
       } else if (buffer.number != 0 && announce(buffer)) {
         way.address = piece.address - buffer.address;
         way.buffer = buffer.number;
+      } else if (!own_process_) {
+        note_own_copy(piece.address, piece.length);
       }
       std::memcpy(record.rest, &way, sizeof way);
       record.rest += sizeof way;

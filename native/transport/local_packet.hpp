@@ -14,7 +14,7 @@
 namespace softhca {
 
 // Payload bytes that one packet stands for at most. The adapter is locked while they are copied.
-inline constexpr std::uint32_t kLocalPacketBytes = 512 * 1024;
+inline constexpr std::uint32_t kLocalPacketBytes = 1024 * 1024;
 // Payloads up to this size are copied by the sender, which costs less than saying where they are.
 inline constexpr std::uint32_t kLocalCopiedBytes = 1024;
 
