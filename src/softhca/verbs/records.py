@@ -14,6 +14,7 @@ from typing import Any, SupportsIndex, TypeAlias
 from softhca import _adapter
 from softhca.verbs.checks import integer, unsigned
 from softhca.verbs.errors import VerbsError
+from softhca.verbs.wc import RECORD_BYTES as _WC_BYTES
 from softhca.verbs.wc import WC
 from softhca.verbs.wr import Recv
 
@@ -88,7 +89,6 @@ WC_FORMAT = "=QQQQIIIIIIIHBBBBBB???B"
 SEND_FORMAT = "=QQQQQIIIIIIIIII"
 RECV_FORMAT = "=QQII"
 
-_WC_BYTES = 72
 _NAMES = {80: "SEND_DTYPE", 24: "RECV_DTYPE", _WC_BYTES: "WC_DTYPE"}
 
 # Types of arrays that were found right. They are compared by identity, and kept so that no other

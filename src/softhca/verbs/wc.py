@@ -8,6 +8,9 @@ from softhca import _adapter
 from softhca.verbs.enums import Reason, WcFlags, WcStatus
 from softhca.verbs.errors import VerbsError
 
+# Of a completion without its `cqe`, as `records.WC_DTYPE` lays it out.
+RECORD_BYTES = 72
+
 
 class CompletionError(VerbsError):
     """A work request completed in error; `wc` says all about it."""
@@ -16,8 +19,8 @@ class CompletionError(VerbsError):
         super().__init__(errno.EIO, rule=wc.why)
         self.wc = wc
 
-    def __reduce__(self) -> tuple[type[VerbsError], tuple[object, ...]]:
-        return VerbsError, (self.errno, self.argument, self.value, self.rule)
+    def __reduce__(self) -> tuple[type[CompletionError], tuple[WC]]:
+        return CompletionError, (self.wc,)
 
 
 class WC(_adapter.Completion):
@@ -50,9 +53,23 @@ class WC(_adapter.Completion):
 
     Of one in error only wr_id, status, qp_num and what explains the error are defined: `reason`,
     `by_peer`, and, where an access was refused, `psn`, `key`, `address` and `length`.
+
+    It can be pickled, without its `cqe`, which stays in its process.
     """
 
     __slots__ = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        record = bytearray(RECORD_BYTES)
+        _adapter.store_completion(self, _adapter.CompletionRecords(memoryview(record)), 0)
+        # Classes derived from it may keep more.
+        return _of_record, (type(self), bytes(record)), getattr(self, "__dict__", None)
+
+    def __copy__(self) -> WC:
+        return self
+
+    def __deepcopy__(self, memo: object) -> WC:
+        return self
 
     @property
     def ok(self) -> bool:
@@ -110,6 +127,10 @@ class WC(_adapter.Completion):
             f"<WC {self.opcode.name} wr_id={self.wr_id:#x} byte_len={self.byte_len} "
             f"qp_num={self.qp_num:#x}>"
         )
+
+
+def _of_record(cls: type[WC], record: bytes) -> WC:
+    return _adapter.CompletionRecords(memoryview(bytearray(record))).completion(0, cls)
 
 
 _adapter.quicken_completions(WC)
