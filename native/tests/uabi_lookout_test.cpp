@@ -93,6 +93,14 @@ TEST("uabi lookout: who else wants the processor is asked once in a while") {
   lookout.found(now + Lookout::kCheckNs);
   CHECK(!lookout.goes_on(now + Lookout::kCheckNs + 1));
   CHECK_EQ(times_asked, 2);
+  // Where somebody does, whoever is displaced waits for the answer too.
+  is_free = true;
+  now += Lookout::kCheckNs + Lookout::kCheckWantedNs;
+  lookout.found(now - 1);
+  CHECK(!lookout.goes_on(now - 1));
+  CHECK_EQ(times_asked, 2);
+  CHECK(lookout.goes_on(now));
+  CHECK_EQ(times_asked, 3);
 }
 
 }  // namespace

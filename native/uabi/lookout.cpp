@@ -24,7 +24,8 @@ void Lookout::found(std::uint64_t now_ns) {
 bool Lookout::goes_on(std::uint64_t now_ns) {
   if (limit_ns_ == 0 || now_ns - since_ns_ >= limit_ns_) return false;
   if (displaces_caller_ && now_ns - since_ns_ < kReplyNs) return true;
-  if (checked_ns_ != 0 && now_ns - checked_ns_ < kCheckNs) return was_free_;
+  const std::uint64_t pause_ns = was_free_ ? kCheckNs : kCheckWantedNs;
+  if (checked_ns_ != 0 && now_ns - checked_ns_ < pause_ns) return was_free_;
   checked_ns_ = now_ns;
   was_free_ = is_free_();
   return was_free_;

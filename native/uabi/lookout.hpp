@@ -30,8 +30,10 @@ class Lookout {
   static constexpr std::uint64_t kMostNs = 200'000;
   // How soon another program's call follows the one that it waits for.
   static constexpr std::uint64_t kReplyNs = 3'000;
-  // Who else wants to run is asked so often; it costs a microsecond or two.
+  // Who else wants to run is asked so often; it costs a microsecond or two. Less often where
+  // somebody does: it is the one that waits until this thread sleeps.
   static constexpr std::uint64_t kCheckNs = 20'000;
+  static constexpr std::uint64_t kCheckWantedNs = 200'000;
 
   // Something was done just now: the time begins.
   void found(std::uint64_t now_ns);
