@@ -1,7 +1,7 @@
 // Huge pages under memory that other processes copy from and to again and again.
 //
 // process_vm_readv(2) and its like look up every page on the far side, which for pages of 4 KiB
-// takes several times as long as copying them. Memory that is copied for the eighth time is worth
+// takes longer than copying them. Memory that is copied for the eighth time is worth
 // the fraction of a millisecond that it takes to put a huge page under it, as the kernel does by
 // itself where transparent huge pages are set to "always". Whoever has the memory notices nothing,
 // and can forbid it (MADV_NOHUGEPAGE, PR_SET_THP_DISABLE, the system's setting "never").

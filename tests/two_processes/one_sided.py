@@ -31,7 +31,7 @@ class Target:
 
 
 class Initiator:
-    """One connected queue pair, a kilobyte of memory, and one operation at a time."""
+    """One connected queue pair, 64 KiB of memory, and one operation at a time."""
 
     def __init__(self, device: hca.Device, stack: contextlib.ExitStack) -> None:
         self.pd = stack.enter_context(device.alloc_pd())
