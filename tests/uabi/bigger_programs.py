@@ -117,6 +117,11 @@ def other_rows() -> Iterator[Row]:
         (sys.executable, str(HERE / "mooncake_program.py")),
         proof="bytes are right",
     )
+    yield Row(
+        "dlslime of PyPI",
+        (sys.executable, str(HERE / "dlslime_program.py")),
+        proof="bytes are right",
+    )
     # Its wheel has a libibverbs of its own, which finds no provider in Debian's places.
     environment = {"LD_PRELOAD": "libibverbs.so.1", "UCX_TLS": "rc_verbs,ud_verbs"}
     yield Row(
@@ -134,7 +139,8 @@ def missing(row: Row) -> str:
         return f"not installed: {program}"
     if program == "ucx_perftest":
         return lacking_for_perftest()
-    modules = {name: (sys.executable, name) for name in ("ibverbs", "mooncake", "nixl")}
+    wheels = ("ibverbs", "mooncake", "dlslime", "nixl")
+    modules = {name: (sys.executable, name) for name in wheels}
     modules["mpirun"] = SYSTEM_PYTHON, "mpi4py"
     python, module = modules.get(row.name.split()[0], ("", ""))
     probe = [python, "-c", f"import {module}"]

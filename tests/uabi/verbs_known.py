@@ -43,6 +43,8 @@ KERNEL_WORDS = (
     Words(r" event [23] x\d+", "", "rxe raises no event when a responder refuses a request"),
     Words(r" event 4 x\d+", "", "rxe does not tell of the first packet at a queue pair in RTR"),
     Words(r" event 16 x\d+", "", "rxe does not tell of the last receive of a shared queue"),
+    Words(r" (?:rnr_)?retry (?:7|8|ff)\b", "", "rxe takes retry counts of more than three bits"),
+    Words(r" rnr (?:0|1f|20|ff)\b", "", "rxe takes RNR timers of more than five bits"),
     Words(r"made .* query", "query", "rxe's ibv_create_qp says what was asked, not what there is"),
 )
 
@@ -179,7 +181,6 @@ KERNEL = (
         "rxe flushes requests too whose post it has refused",
     ),
     Known("^modify", "^EINVAL", " alt ", "the kernel has alternate paths on InfiniBand alone"),
-    Known("^modify", "retry (8|ff)", "^EINVAL", "retry counts are of three bits"),
     Known(
         " posts ",
         r"Flushed Error\] receives state 6",

@@ -24,6 +24,9 @@ from softhca.verbs.qp import QP
 
 _ALL_ATTRIBUTES = (1 << 21) - 1
 _RATE_LIMIT = 1 << 25
+# Of retry counts, 7 is the most; of rnr_retry it stands for no end.
+_MOST_RETRIES = 7
+_RNR_TIMER_BITS = 0x1F
 # Rights that a queue pair gives; Linux ignores all others.
 _RIGHTS = (
     Access.LOCAL_WRITE
@@ -216,6 +219,11 @@ def _attributes(call: Call, request: Fields, mask: int) -> QPAttr:
     attr.dest_qp_num = request.dest_qp_num & 0xFFFFFF
     attr.rq_psn &= 0xFFFFFF
     attr.sq_psn &= 0xFFFFFF
+    # Programs give more than the fields of packets have room for. Linux's rxe, and hardware, make
+    # of a timer what fits; rxe tries as often as a count says, and beyond 7 of RNR for ever.
+    attr.min_rnr_timer &= _RNR_TIMER_BITS
+    attr.retry_cnt = min(attr.retry_cnt, _MOST_RETRIES)
+    attr.rnr_retry = min(attr.rnr_retry, _MOST_RETRIES)
     attr.qp_access_flags = Access(request.qp_access_flags & _RIGHTS)
     attr.en_sqd_async_notify = bool(request.en_sqd_async_notify)
     # Values that are none of an enumeration's are for modify() to refuse, by the mask.

@@ -1,0 +1,33 @@
+"""Attributes of queue pairs beyond what packets have room for, which programs give all the same."""
+
+from __future__ import annotations
+
+from .programs import SYSTEM_PYTHON, needs_pyverbs, run_under
+
+
+@needs_pyverbs
+def test_timers_and_counts_are_made_to_fit() -> None:
+    """Linux's rxe refuses none of them, and DLSlime gives a timer of 32."""
+    program = """
+import pyverbs.enums as e
+from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+
+context = Context(name="rxe0")
+pd, cq = PD(context), CQ(context, 8)
+for timer, retries, fits in ((31, 7, (31, 7, 7)), (32, 8, (0, 7, 7)), (255, 255, (31, 7, 7))):
+    qp = QP(pd, QPInitAttr(e.IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap()))
+    route = GlobalRoute(dgid=context.query_gid(1, 0), sgid_index=0)
+    attr = QPAttr(port_num=1)
+    attr.ah_attr = AHAttr(gr=route, is_global=1, port_num=1)
+    attr.dest_qp_num, attr.path_mtu, attr.min_rnr_timer = qp.qp_num, e.IBV_MTU_1024, timer
+    attr.timeout, attr.retry_cnt, attr.rnr_retry = 14, retries, retries
+    qp.to_rts(attr)
+    found, _ = qp.query(e.IBV_QP_MIN_RNR_TIMER | e.IBV_QP_RETRY_CNT | e.IBV_QP_RNR_RETRY)
+    assert (found.min_rnr_timer, found.retry_cnt, found.rnr_retry) == fits, (timer, retries)
+print("well")
+"""
+    assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"
