@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import select
 
 from softhca._adapter import EventPipe
 from softhca.uabi.commands.call import refused
+from softhca.uabi.deserted import has_no_reader
 
 
 class Channel:
@@ -37,9 +37,7 @@ class Channel:
     @property
     def is_deserted(self) -> bool:
         """Whether nobody has the reading end any more."""
-        poll = select.poll()
-        poll.register(self._writer, 0)
-        return any(event & select.POLLERR for _, event in poll.poll(0))
+        return has_no_reader(self._writer)
 
     def close(self) -> None:
         """Closes our ends. That of `events` goes with the last queue that has the channel."""

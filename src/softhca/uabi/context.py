@@ -29,6 +29,8 @@ class Context:
         processes: Whose memory the objects reach.
         is_initialized: Whether the program has asked for its context yet; before, nothing works.
         watch: Number of the watch that tells when nobody has the file any more.
+        first_async_pipe: For asynchronous events of what is made without naming a pipe for them;
+            None, before there is one.
     """
 
     def __init__(self, device: SharedDevice, known: Known) -> None:
@@ -39,13 +41,17 @@ class Context:
         self.processes = Processes()
         self.is_initialized = False
         self.watch = -1
+        self.first_async_pipe: AsyncPipe | None = None
         # By the inode of their pipe.
         self._channels: Swept[int, Channel] = Swept(lambda _, channel: channel.is_deserted)
-        self._async_pipes: list[AsyncPipe] = []
+        self._async_pipes: Swept[int, AsyncPipe] = Swept(lambda _, pipe: pipe.is_deserted)
 
     def add_async_pipe(self, pipe: AsyncPipe) -> None:
-        """Adds a pipe of asynchronous events; the first is the one that they go to."""
-        self._async_pipes.append(pipe)
+        """Adds a pipe of asynchronous events, and drops those that nobody has any more."""
+        if self.first_async_pipe is None:
+            self.first_async_pipe = pipe
+        for deserted in self._async_pipes.add(pipe.inode, pipe):
+            deserted.desert()
 
     def add_channel(self, channel: Channel) -> None:
         """Adds a completion channel, and drops those that nobody has any more."""
@@ -58,22 +64,21 @@ class Context:
 
     def async_pipe_of(self, task: int, descriptor: int) -> AsyncPipe | None:
         """The asynchronous events that a descriptor of a program is."""
-        inode = _inode_of(task, descriptor)
-        return next((pipe for pipe in self._async_pipes if pipe.inode == inode), None)
+        return self._async_pipes.get(_inode_of(task, descriptor))
 
-    def name_for_events(self, thing: VerbsObject, user_handle: int) -> None:
-        """Says what the program calls an object that events may be about."""
-        self.device.owners[thing] = (self, user_handle)
+    def name_for_events(self, thing: VerbsObject, user_handle: int, pipe: AsyncPipe | None) -> None:
+        """Says what the program calls an object that events may be about, and where they go."""
+        self.device.owners[thing] = (pipe, user_handle)
 
     def tell(self, event_type: int, element: int) -> None:
-        """Writes an asynchronous event."""
-        if self._async_pipes:
-            self._async_pipes[0].put(event_type, element)
+        """Writes an asynchronous event of the device or its port: all hear of it."""
+        for pipe in self._async_pipes:
+            pipe.put(event_type, element)
 
     def forget_events(self, thing: VerbsObject) -> int:
         """Takes back unread events of an object that is gone; returns how many were read."""
-        _, user_handle = self.device.owners.pop(thing)
-        return sum(pipe.forget(user_handle) for pipe in self._async_pipes)
+        pipe, user_handle = self.device.owners.pop(thing)
+        return 0 if pipe is None else pipe.forget(user_handle)
 
     def close(self) -> None:
         """Destroys everything that the programs left."""
@@ -85,6 +90,7 @@ class Context:
             self._channels.clear()
             for pipe in self._async_pipes:
                 pipe.close()
+            self._async_pipes.clear()
 
 
 def _inode_of(task: int, descriptor: int) -> int:

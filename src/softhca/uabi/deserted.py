@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def has_no_reader(writer: int) -> bool:
+    """Whether nobody has the reading end of a pipe any more."""
+    poll = select.poll()
+    poll.register(writer, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
 
 # So few are not looked at.
 _FEW = 8

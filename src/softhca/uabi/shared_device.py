@@ -12,7 +12,7 @@ from softhca.verbs.device import Device
 from softhca.verbs.lifetime import VerbsObject
 
 if TYPE_CHECKING:
-    from softhca.uabi.context import Context
+    from softhca.uabi.events import AsyncPipe
 
 # Of the devices of uverbs in Linux.
 _MAJOR = 231
@@ -25,7 +25,7 @@ class SharedDevice:
     Attributes:
         adapter: The device of the verbs.
         hca: Its native half.
-        owners: Whose an object is, and what its program calls it, of all that events are about.
+        owners: Where events of an object go, and what its program calls it.
         max_sge: Of the limits that programs are told, those that the size of rings decides.
         max_inline_data: As well.
         max_qp_wr: As well.
@@ -50,7 +50,7 @@ class SharedDevice:
         self.max_qp_wr = most_of(limits.max_qp_wr)
         self.max_srq_wr = most_of(limits.max_srq_wr)
         self.max_cqe = most_of(limits.max_cqe)
-        self.owners: dict[VerbsObject, tuple[Context, int]] = {}
+        self.owners: dict[VerbsObject, tuple[AsyncPipe | None, int]] = {}
 
     @property
     def node(self) -> str:

@@ -358,8 +358,9 @@ class Supervisor:
                 if isinstance(event.element, (int, Device)):
                     self._tell_all(device, event.event_type, event.element)
                 elif event.element in device.owners:
-                    context, user_handle = device.owners[event.element]
-                    context.tell(event.event_type, user_handle)
+                    pipe, user_handle = device.owners[event.element]
+                    if pipe is not None:
+                        pipe.put(event.event_type, user_handle)
 
     def _tell_all(self, device: SharedDevice, event_type: int, element: int | Device) -> None:
         """Tells of an event of the port or of the device."""

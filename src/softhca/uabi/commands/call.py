@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from softhca._adapter import Asked, Listener
     from softhca.uabi.commands.forms import Handler
     from softhca.uabi.context import Context
+    from softhca.uabi.events import AsyncPipe
     from softhca.uabi.layout import Fields
     from softhca.uabi.objects import Owned
 
@@ -104,6 +105,12 @@ class Call:
     def give_descriptor(self, descriptor: int) -> int:
         """Gives the program a copy of a descriptor; returns its number there."""
         return self.listener.add_descriptor(self.asked, descriptor, close_on_exec=True)
+
+    def events_of(self, request: Fields) -> AsyncPipe | None:
+        """Where events of what is made go: where the request says, or to the context's first."""
+        if "event_fd" in request:
+            return self.context.async_pipe_of(self.asked.task, request.event_fd)
+        return self.context.first_async_pipe
 
     def own(self, thing: Owned) -> int:
         """Gives what was made a handle, until it is destroyed or the program cannot be told."""

@@ -76,7 +76,7 @@ def create_cq(call: Call, request: Fields) -> dict[str, Any]:
     if channel is not None:
         owned.sink = device.hca.create_pipe_sink(channel.events, request.user_handle)
         device.hca.attach_cq(cq.handle, owned.sink)
-    context.name_for_events(cq, request.user_handle)
+    context.name_for_events(cq, request.user_handle, call.events_of(request))
     call.undo.clear()
     owned.handle = call.own(owned)
     context.known.add_arm(context.file.inode, owned.handle, device.hca, cq.handle)

@@ -74,7 +74,6 @@ def _give_async_events(call: Call) -> int:
         pipe.close()
         raise
     pipe.given()
-    # Of several, the first is the one that everything is told to that names none.
     call.context.add_async_pipe(pipe)
     return number
 

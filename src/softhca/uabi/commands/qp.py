@@ -127,7 +127,7 @@ def _create(call: Call, request: Fields) -> dict[str, Any]:
     )
     call.undo.append(qp.close)
     context.device.hca.map_qp(qp.qpn, send_ring, receive_ring)
-    context.name_for_events(qp, request.user_handle)
+    context.name_for_events(qp, request.user_handle, call.events_of(request))
     call.undo.clear()
     owned = OwnedQP(qp, send_ring, receive_ring, context, bool(request.sq_sig_all), caps)
     owned.handle = call.own(owned)

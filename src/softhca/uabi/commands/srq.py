@@ -60,7 +60,7 @@ def create_srq(call: Call, request: Fields) -> dict[str, Any]:
     )
     call.undo.append(srq.close)
     device.hca.map_srq(srq.handle, ring)
-    context.name_for_events(srq, request.user_handle)
+    context.name_for_events(srq, request.user_handle, call.events_of(request))
     call.undo.clear()
     return {
         "srq_handle": call.own(OwnedSRQ(srq, ring, context)),
