@@ -159,6 +159,15 @@ def test_a_program_that_cannot_be_executed() -> None:
     assert "no such program" in done.stderr
 
 
+def test_what_is_no_program_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    file = tmp_path / "script"
+    file.write_text("#!/bin/sh\n")
+    for path in (file, tmp_path):
+        done = run_under(str(path), check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"softhca run: {path}: this cannot be executed\n"
+
+
 def test_what_a_killed_supervisor_left_goes_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

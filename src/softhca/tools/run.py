@@ -40,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
     """Runs the program; returns its status as a shell would."""
     path = shutil.which(args.program)
     if path is None:
-        raise CommandError(f"{args.program}: there is no such program", UNUSABLE)
+        is_there = os.path.exists(args.program)
+        why = "this cannot be executed" if is_there else "there is no such program"
+        raise CommandError(f"{args.program}: {why}", UNUSABLE)
     words = [args.program, *args.arguments]
     # What is typed at the terminal reaches the program, and its end is ours. It inherits what is
     # ignored: what is not shall not be ignored here either.
