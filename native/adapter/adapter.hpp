@@ -42,11 +42,11 @@ struct Limits {
   std::uint32_t max_cq = 16384;
   std::uint32_t max_cqe = 1u << 20;
   std::uint32_t max_qp = 16384;
-  std::uint32_t max_qp_wr = 16384;
+  std::uint32_t max_qp_wr = 32768;
   std::uint32_t max_sge = 32;
   std::uint32_t max_inline_data = 512;
   std::uint32_t max_srq = 4096;
-  std::uint32_t max_srq_wr = 16384;
+  std::uint32_t max_srq_wr = 32768;
   std::uint32_t max_srq_sge = 32;
   std::uint32_t max_ah = 16384;
   std::uint32_t max_xrcd = 1024;
