@@ -10,6 +10,32 @@ import signal
 from softhca._adapter import RingFile
 
 
+def is_open_elsewhere(path: str, lease: int) -> bool:
+    """Whether somebody has a file open, in a way that a lease of it would be in.
+
+    The kernel grants a lease for reading where nobody has a file open for writing, and one for
+    writing where nobody has it open at all. What memfd_create(2) made does not count.
+
+    Args:
+        path: Of the file.
+        lease: fcntl.F_RDLCK or fcntl.F_WRLCK.
+    """
+    try:
+        reader = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # Who opens it in this very moment waits for us, of which we are told by a signal: by
+        # SIGIO, which would be our end, if we did not ask for one that is ignored.
+        fcntl.fcntl(reader, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(reader, fcntl.F_SETLEASE, lease)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    finally:
+        os.close(reader)
+    return False
+
+
 class DeviceFile:
     """What programs map their queues from.
 
@@ -34,22 +60,5 @@ class DeviceFile:
         return descriptor
 
     def is_open(self) -> bool:
-        """Whether a program has a description of it, or a mapping.
-
-        The kernel grants a lease for reading where nobody has a file open for writing. What
-        memfd_create(2) made, which is ours, does not count for that.
-        """
-        try:
-            reader = os.open(f"/proc/self/fd/{self.rings.fd}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            # Who opens it in this very moment waits for us, of which we are told by a signal: by
-            # SIGIO, which would be our end, if we did not ask for one that is ignored.
-            fcntl.fcntl(reader, fcntl.F_SETSIG, signal.SIGURG)
-            fcntl.fcntl(reader, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-        except OSError as error:
-            return error.errno == errno.EAGAIN
-        finally:
-            os.close(reader)
-        return False
+        """Whether a program has a description of it, or a mapping. What is ours does not count."""
+        return is_open_elsewhere(f"/proc/self/fd/{self.rings.fd}", fcntl.F_RDLCK)

@@ -20,6 +20,7 @@ from softhca.uabi.commands.table import BEFORE_THE_CONTEXT, METHODS, WRITES
 from softhca.uabi.commands.write_form import run_write
 from softhca.uabi.context import Context
 from softhca.uabi.descriptors import Range, answer_with, descriptor_ranges, free_numbers
+from softhca.uabi.kept_counters import KeptCounters
 from softhca.uabi.program import Program
 from softhca.uabi.serving import Door, Wire
 from softhca.uabi.shared_device import SharedDevice
@@ -96,6 +97,7 @@ class Supervisor:
         self._numbers = descriptor_ranges(descriptor_limit)
         self._descriptor_limit = descriptor_limit
         self._tree = sysfs.SysfsTree()
+        self._kept_counters = KeptCounters(self._tree)
         nodes = self._tree.make_nodes(len(adapters))
         self.devices = [
             SharedDevice(adapter, index, node)
@@ -234,9 +236,10 @@ class Supervisor:
 
     def serve_once(self, timeout: float | None) -> None:
         """Does what there is to do, after waiting for it if there is nothing."""
-        for key, _ in self._selector.select(timeout):
+        for key, _ in self._selector.select(self._kept_counters.shorten(timeout)):
             callback: Callable[[], object] = key.data
             callback()
+        self._kept_counters.take_turn()
 
     def _serve_listener(self, attended: Attended) -> None:
         listener = attended.listener
@@ -351,6 +354,7 @@ class Supervisor:
             own = f"{sysfs.DEVICES}/{device.name}"
             if path in (sysfs.DEVICES, own) or path.startswith(f"{own}/"):
                 self._tree.refresh_counters(device)
+                self._kept_counters.opened(device)
 
     def _forward_events(self, device: SharedDevice) -> None:
         while (event := device.adapter.poll_async_event()) is not None:

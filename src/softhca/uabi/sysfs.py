@@ -15,12 +15,16 @@ import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from softhca.uabi.files import is_open_elsewhere
 from softhca.uabi.places import directory_for_files
 from softhca.uabi.shared_device import SharedDevice
 from softhca.verbs.enums import PortState
 
 # Directories whose files show what is true when they are opened.
 LIVE_DIRECTORIES = ("hw_counters", "counters")
+
+# How old a counter may be that is read of a file that was opened long ago; Linux calls it so too.
+COUNTER_LIFESPAN_MS = 10
 
 DEVICES = "/sys/class/infiniband"
 
@@ -118,6 +122,7 @@ class SysfsTree:
         for directory in SHOWN.values():
             self._make_directory(self.top / directory)
         self._put("infiniband_verbs/abi_version", str(ABI_VERSION))
+        self._counted: dict[str, str] = {}  # What files of counters say, by their path.
 
     def remove(self) -> None:
         """Removes the tree; descriptors of it that programs have stay good."""
@@ -222,6 +227,15 @@ class SysfsTree:
         for name, parts in _RXE_COUNTERS.items():
             counters[name] = sum(counters[part] for part in parts)
         counters["link_downed"] = device.times_down
+        counters["lifespan"] = COUNTER_LIFESPAN_MS
         for name, value in counters.items():
-            self._put(f"{here}/{name}", str(value))
-        self._put(f"{here}/lifespan", "10")
+            path, text = f"{here}/{name}", str(value)
+            if self._counted.get(path) != text:
+                self._put(path, text)
+                self._counted[path] = text
+
+    def has_open_counters(self, device: SharedDevice) -> bool:
+        """Whether a program keeps a file of a device's counters open."""
+        own = f"infiniband/{device.name}/"
+        files = (str(self.top / path) for path in self._counted if path.startswith(own))
+        return any(is_open_elsewhere(file, fcntl.F_WRLCK) for file in files)
