@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from softhca.uabi.events import AsyncPipe
 from .programs import run_under
 
 PIPES = 200
+QUEUE_PAIRS = 16384
 
 
 def test_events_come_where_they_are_wanted() -> None:
@@ -43,3 +45,28 @@ def test_what_was_read_of_a_descriptor_is_known_when_it_is_let_go_of() -> None:
     pipe.desert()
     pipe.put(16, 1)  # Is heard by nobody.
     assert [pipe.forget(element) for element in (1, 2, 3)] == [1, 0, 0]
+
+
+def test_what_nobody_can_read_any_more_was_not_read() -> None:
+    pipe = AsyncPipe()
+    for element in (1, 2, 1, 3):
+        pipe.put(16, element)
+    os.read(pipe.for_program, 16)
+    pipe.given()
+    assert [pipe.forget(element) for element in (2, 1, 3)] == [0, 1, 0]
+    pipe.close()
+
+
+def test_as_many_events_wait_as_there_can_be_queue_pairs() -> None:
+    """All of a program's may be told of at once, and be waited for before they are destroyed."""
+    pipe = AsyncPipe()
+    for element in range(QUEUE_PAIRS):
+        pipe.put(16, element)
+    assert pipe.forget(QUEUE_PAIRS - 1) == 0
+    os.set_blocking(pipe.for_program, False)
+    read = 0
+    with contextlib.suppress(BlockingIOError):
+        while os.read(pipe.for_program, 16):
+            read += 1
+    assert read == QUEUE_PAIRS - 1
+    pipe.close()
