@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from softhca import _adapter
 from softhca.completion.cqe import Cqe
+from softhca.verbs.ah import AH
 from softhca.verbs.checks import instance, integer, unsigned
 from softhca.verbs.enums import SendFlags, WrOpcode
 from softhca.verbs.errors import VerbsError
@@ -20,8 +21,6 @@ from softhca.verbs.remote_memory import RemoteMemory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-    from softhca.verbs.ah import AH
 
     BufferLike = Sge | MR | Buffer | Iterable[Sge | MR | Buffer]
 
@@ -190,7 +189,7 @@ class SendRequest(_adapter.SendWr):
             | (_SOLICITED if solicited else 0)
             | (_INLINE if inline else 0)
         )
-        if ah is not None and ah.closed:
+        if ah is not None and instance("ah", ah, AH).closed:
             raise VerbsError(errno.EINVAL, "ah", None, "is closed")
         super().__init__(
             opcode,
