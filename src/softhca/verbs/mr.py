@@ -21,6 +21,7 @@ WRITABLE_ACCESS = (
 )
 READ_ONLY_ACCESS = Access.REMOTE_READ
 WRITING = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
+REFERENCES = "holds references to Python objects, which are not for others to read or write"
 _MAX_SGE_BYTES = (1 << 32) - 1
 # What DLPack calls kDLCPU, kDLCUDAHost and kDLROCMHost: memory of the host, pinned or not.
 _HOST_DEVICES = (1, 3, 11)
@@ -234,6 +235,12 @@ class MR(VerbsObject):
         return f"<MR lkey={self.lkey:#x} addr={self.addr:#x} length={self.length}>"
 
 
+def holds_references(view: memoryview) -> bool:
+    """True if the bytes are references to Python objects."""
+    dtype = getattr(view.obj, "dtype", None)
+    return "O" in view.format and bool(getattr(dtype, "hasobject", True))
+
+
 def exported(obj: Any) -> tuple[_Export, int, int, bool]:
     """Exports the buffer of `obj`: (export to hold, address, bytes, read-only).
 
@@ -251,8 +258,8 @@ def exported(obj: Any) -> tuple[_Export, int, int, bool]:
     rule = None
     if not view.contiguous:
         rule = "is not contiguous: register the array that it is a view of, or a copy"
-    elif "O" in view.format and getattr(getattr(view.obj, "dtype", None), "hasobject", True):
-        rule = "holds references to Python objects, which are not for others to read or write"
+    elif holds_references(view):
+        rule = REFERENCES
     if rule is not None:
         view.release()
         raise _no_source(obj, rule)

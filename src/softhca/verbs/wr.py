@@ -16,7 +16,7 @@ from softhca.verbs.ah import AH
 from softhca.verbs.checks import instance, integer, unsigned
 from softhca.verbs.enums import SendFlags, WrOpcode
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.mr import MR, Sge
+from softhca.verbs.mr import MR, REFERENCES, Sge, holds_references
 from softhca.verbs.remote_memory import RemoteMemory
 
 if TYPE_CHECKING:
@@ -97,14 +97,31 @@ def _entry(buffer: Any, inline: bool) -> tuple[_Triple, object]:
             f"a buffer must be an Sge or MR, not {type(buffer).__name__}: register it with "
             "pd.reg_mr(), or copy it with inline=True"
         )
+    copied = _copied(buffer)
+    return (_adapter.buffer_address(copied), len(copied), 0), copied
+
+
+def _copied(buffer: Any) -> bytes:
+    """The bytes of an object that is not registered.
+
+    Raises:
+        VerbsError: EINVAL, if they are references to Python objects, or not to be had.
+        TypeError: If it is no such object.
+    """
     try:
-        copied = bytes(memoryview(buffer))
+        with memoryview(buffer) as view:
+            rule = REFERENCES if holds_references(view) else ""
+            copied = b"" if rule else bytes(view)
     except TypeError:
         raise TypeError(
             "a buffer with inline=True must be an Sge, an MR or bytes-like, not "
             + type(buffer).__name__
         ) from None
-    return (_adapter.buffer_address(copied), len(copied), 0), copied
+    except (BufferError, ValueError) as refusal:
+        rule = f"gives no buffer: {refusal}"
+    if rule:
+        raise VerbsError(errno.EINVAL, "buffers", type(buffer).__name__, rule)
+    return copied
 
 
 def _entries(buffers: tuple[Any, ...], inline: bool) -> tuple[list[_Triple], tuple[object, ...]]:
