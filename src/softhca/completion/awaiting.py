@@ -19,6 +19,7 @@ from softhca.completion.waiters import (
     TrioWaiter,
     Waiter,
     demand_time,
+    goes_on,
     running_loop,
     trio_here,
 )
@@ -346,7 +347,8 @@ class _TrioPump:
 
     @property
     def is_running(self) -> bool:
-        return self._running
+        # Of a run that broke off nobody tells the task, until both are collected.
+        return self._running and goes_on(self.token)
 
     def start(self) -> None:
         if not self._running:

@@ -116,23 +116,28 @@ class AsyncioWaiter:
 class TrioWaiter:
     """A result in a run of trio."""
 
-    __slots__ = ("_error", "_event", "_result", "_thread", "_token", "_waits")
+    __slots__ = ("_error", "_event", "_result", "_token", "_trio", "_waits")
 
     def __init__(self, trio: Any) -> None:
         self._event = trio.Event()
+        self._trio = trio
         self._token = trio.lowlevel.current_trio_token()
-        self._thread = threading.get_ident()
         self._result: Any = None
         self._error: BaseException | None = None
         self._waits = True
 
     def _wake(self) -> bool:
-        if threading.get_ident() == self._thread:
-            self._event.set()
-        else:
-            with suppress(Exception):  # The run is over: trio.RunFinishedError.
-                self._token.run_sync_soon(self._event.set)
+        if not self._runs_here():
+            return goes_on(self._token, self._event.set) and self._waits
+        self._event.set()
         return self._waits
+
+    def _runs_here(self) -> bool:
+        # The same thread is not enough: the run may have broken off, and another be in its place.
+        try:
+            return self._trio.lowlevel.current_trio_token() is self._token
+        except RuntimeError:
+            return False
 
     def give(self, result: Any) -> bool:
         """Sets the event, with a result."""
@@ -165,6 +170,19 @@ class TrioWaiter:
     def take_back(self) -> Any:
         """What was given though the task was cancelled."""
         return self._result
+
+
+def _nothing() -> None:
+    """What a run is given to do that is only to be asked."""
+
+
+def goes_on(token: Any, call: Callable[[], None] = _nothing) -> bool:
+    """Hands a call to a run of trio, from any thread; False if it is over, or broke off."""
+    try:
+        token.run_sync_soon(call)
+    except Exception:  # RunFinishedError, or what a run that broke off has left.
+        return False
+    return True
 
 
 def trio_here() -> Any:
