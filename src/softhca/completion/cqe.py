@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from softhca import _adapter
 
@@ -22,11 +22,11 @@ class Cqe:
 
     __slots__ = ("__dict__", "__weakref__")
 
-    def __init__(self, done: Any = None) -> None:
+    def __init__(self, done: Callable[[CQ, WC], object] | None = None) -> None:
         if done is not None:
             if not callable(done):
                 raise TypeError(f"done must be callable, not {type(done).__name__}")
-            self.done = done  # type: ignore[method-assign]
+            self.done = done  # type: ignore[method-assign, assignment]
 
     def done(self, cq: CQ, wc: WC) -> None:
         """Called with each completion, of success or not, in the poll context of the queue.

@@ -11,15 +11,15 @@ from softhca.verbs.errors import VerbsError
 from softhca.verbs.mr import MR, Sge
 from softhca.verbs.remote_memory import RemoteMemory
 from softhca.verbs.wr import (
+    AwaitedOptions,
+    AwaitedSendOptions,
     CmpSwap,
     FetchAdd,
-    Options,
     Read,
     Recv,
     Send,
     SendImm,
     SendInv,
-    SendOptions,
     SendRequest,
     Write,
     WriteImm,
@@ -78,15 +78,19 @@ class AwaitedWork:
             qp.send_cq, lambda cqe: kind(*buffers, signaled=True, cqe=cqe, **options), qp.post_send
         )
 
-    def send(self, *buffers: BufferLike, **options: Unpack[SendOptions]) -> Posted:
+    def send(self, *buffers: BufferLike, **options: Unpack[AwaitedSendOptions]) -> Posted:
         """Posts a SEND."""
         return self._sent(Send, *buffers, **options)
 
-    def send_imm(self, *buffers: BufferLike, imm: int, **options: Unpack[SendOptions]) -> Posted:
+    def send_imm(
+        self, *buffers: BufferLike, imm: int, **options: Unpack[AwaitedSendOptions]
+    ) -> Posted:
         """Posts a SEND with immediate."""
         return self._sent(SendImm, *buffers, imm=imm, **options)
 
-    def send_inv(self, *buffers: BufferLike, rkey: int, **options: Unpack[SendOptions]) -> Posted:
+    def send_inv(
+        self, *buffers: BufferLike, rkey: int, **options: Unpack[AwaitedSendOptions]
+    ) -> Posted:
         """Posts a SEND with invalidate."""
         return self._sent(SendInv, *buffers, rkey=rkey, **options)
 
@@ -94,7 +98,7 @@ class AwaitedWork:
         self,
         *buffers: BufferLike | RemoteMemory,
         remote: RemoteMemory | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[AwaitedOptions],
     ) -> Posted:
         """Posts an RDMA WRITE."""
         local, far = _buffers_and_remote(buffers, remote)
@@ -105,7 +109,7 @@ class AwaitedWork:
         *buffers: BufferLike | RemoteMemory,
         imm: int,
         remote: RemoteMemory | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[AwaitedOptions],
     ) -> Posted:
         """Posts an RDMA WRITE with immediate."""
         local, far = _buffers_and_remote(buffers, remote)
@@ -115,7 +119,7 @@ class AwaitedWork:
         self,
         *buffers: BufferLike | RemoteMemory,
         remote: RemoteMemory | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[AwaitedOptions],
     ) -> Posted:
         """Posts an RDMA READ: the bytes are in the buffers."""
         local, far = _buffers_and_remote(buffers, remote)
@@ -127,7 +131,7 @@ class AwaitedWork:
         compare: int,
         swap: int,
         remote: RemoteMemory | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[AwaitedOptions],
     ) -> Posted:
         """Posts a compare and swap: what was there before is in the buffer."""
         local, far = _buffers_and_remote(buffers, remote)
@@ -138,7 +142,7 @@ class AwaitedWork:
         *buffers: BufferLike | RemoteMemory,
         add: int,
         remote: RemoteMemory | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[AwaitedOptions],
     ) -> Posted:
         """Posts a fetch and add: what was there before is in the buffer."""
         local, far = _buffers_and_remote(buffers, remote)

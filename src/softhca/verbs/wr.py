@@ -38,30 +38,38 @@ _REMOTE = {
 }
 
 
-class Options(TypedDict, total=False):
-    """Keywords that every send work request takes.
+class AwaitedOptions(TypedDict, total=False):
+    """Keywords that every send work request takes, awaited or not.
 
     Attributes:
         wr_id: 64 bits that come back in the completion.
-        signaled: Ask for a completion of success; errors complete in any case.
         fence: Wait until earlier READs and atomics of the queue pair have completed.
         solicited: Wake a receiver that waits for solicited completions only.
         inline: Copy the bytes when posting, so that the buffers are free at once.
         srqn: XRC: number of the peer's shared receive queue.
-        cqe: Callback that the completion goes to; it comes back as `wc.cqe`.
     """
 
     wr_id: int
-    signaled: bool
     fence: bool
     solicited: bool
     inline: bool
     srqn: int
+
+
+class Options(AwaitedOptions, total=False):
+    """Keywords that every send work request takes.
+
+    Attributes:
+        signaled: Ask for a completion of success; errors complete in any case.
+        cqe: Callback that the completion goes to; it comes back as `wc.cqe`.
+    """
+
+    signaled: bool
     cqe: Cqe | None
 
 
-class SendOptions(Options, total=False):
-    """What SENDs take besides.
+class AwaitedSendOptions(AwaitedOptions, total=False):
+    """What SENDs take besides, awaited or not.
 
     Attributes:
         ah: UD: where to. It may be destroyed as soon as the work request is posted.
@@ -72,6 +80,10 @@ class SendOptions(Options, total=False):
     ah: AH
     remote_qpn: int
     remote_qkey: int
+
+
+class SendOptions(AwaitedSendOptions, Options, total=False):
+    """What SENDs take."""
 
 
 def _entry(buffer: Any, inline: bool) -> tuple[_Triple, object]:
