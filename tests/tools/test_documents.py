@@ -137,7 +137,9 @@ def test_every_example_is_tested() -> None:
 def test_the_guides_examples_run_in_their_order(document: Path, tmp_path: Path) -> None:
     program = tmp_path / "guide.py"
     program.write_text("\n".join(code_blocks(document, "python")))
-    run_python(str(program), cwd=tmp_path)
+    printed = run_python(str(program), cwd=tmp_path).splitlines()
+    told = re.findall(r"print\(error\)  # (.+)", program.read_text())
+    assert [line for line in told if line not in printed] == []
 
 
 def test_the_guide_to_testing_prints_what_it_says(tmp_path: Path) -> None:

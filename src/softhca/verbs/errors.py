@@ -45,7 +45,7 @@ class VerbsError(OSError):
         rule: str = "",
         bad_wr: Any = None,
     ) -> None:
-        """Makes the message of its parts, such as `cqe=0: must be 1 to max_cqe (EINVAL)`."""
+        """Makes the message of its parts, such as `nr_cqe=0: must be 1 to 4096 (EINVAL)`."""
         if argument in _NUMBERLESS and isinstance(value, int):
             value = None
         self.argument = argument
