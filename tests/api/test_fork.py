@@ -63,6 +63,9 @@ def test_every_call_is_refused_in_the_child(pair: Pair) -> None:
             lambda: near.post_send(hca.Send(pair.a.mr[:4])),
             lambda: near.post_recv(hca.Recv(pair.a.mr[:4])),
             near.query,
+            near.info,
+            device.create_comp_channel,
+            device.create_invalidation_channel,
             lambda: near.modify(qp_state=hca.QPState.ERR),
         ):
             refused_in_child(call)

@@ -189,6 +189,7 @@ CALLS_ON_CLOSED: dict[str, list[Callable[[object], object]]] = {
         lambda qp: qp.state,  # type: ignore[attr-defined]
         lambda qp: qp.modify(qp_state=hca.QPState.ERR),  # type: ignore[attr-defined]
         lambda qp: qp.counters,  # type: ignore[attr-defined]
+        lambda qp: qp.info(),  # type: ignore[attr-defined]
     ],
     "ah": [lambda ah: ah.query()],  # type: ignore[attr-defined]
     "xrcd": [lambda xrcd: xrcd.create_qp()],  # type: ignore[attr-defined]
@@ -204,6 +205,15 @@ def test_a_closed_object_refuses_by_name(device: hca.Device, name: str) -> None:
         with pytest.raises(VerbsError, match=f"{name}: is closed") as raised:
             call(tree[name])
         assert raised.value.errno == errno.EINVAL
+
+
+def test_the_key_of_a_closed_region_stays_what_it_was(host: Host) -> None:
+    mr = host.pd.alloc_mr(hca.MrType.SG_GAPS, 1)
+    key = mr.rkey
+    mr.close()
+    with pytest.raises(VerbsError, match="mr: is closed"):
+        mr.update_fast_reg_key((key + 1) & 0xFF)
+    assert mr.rkey == key
 
 
 def test_a_closed_object_is_refused_as_an_argument(host: Host) -> None:
@@ -232,6 +242,8 @@ def test_a_closed_device_refuses_by_name() -> None:
         device.query_device,
         device.alloc_xrcd,
         device.poll_async_event,
+        device.create_comp_channel,
+        device.create_invalidation_channel,
         lambda: device.create_cq(1),
         lambda: device.counters,
     ):

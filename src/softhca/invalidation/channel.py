@@ -43,6 +43,7 @@ class InvalidationChannel(VerbsObject):
     kind = "invalidation_channel"
 
     def __init__(self, device: Device) -> None:
+        device._demand_ours()
         self._native = _adapter.InvalidationChannel.open()
         try:
             self._mapping = mmap.mmap(

@@ -29,6 +29,7 @@ class CompChannel(VerbsObject):
     kind = "channel"
 
     def __init__(self, device: Device, is_own: bool = False) -> None:
+        device._demand_ours()
         hca = device._hca
         self._channel: CompletionChannel
         self._channel, self._number = hca.create_channel()
@@ -46,7 +47,7 @@ class CompChannel(VerbsObject):
         Raises:
             VerbsError: EINVAL, if the channel is closed.
         """
-        self._demand_open()
+        self._demand_ours()
         return self._channel.fd
 
     def poll_event(self) -> CQ | None:
@@ -58,15 +59,8 @@ class CompChannel(VerbsObject):
             VerbsError: EINVAL, if the channel is closed; ECANCELED, if it was closed meanwhile;
                 EIO, in a child of fork().
         """
-        self._demand_open()
+        self._demand_ours()
         return self._take()
-
-    def _demand_open(self) -> None:
-        if self.closed:
-            raise VerbsError(errno.EINVAL, self.kind, None, "is closed")
-        if self._inherited():  # The descriptor is shared: to read it is to wake nobody there.
-            rule = "belongs to the parent process: open a device after fork()"
-            raise VerbsError(errno.EIO, self.kind, None, rule)
 
     def _take(self) -> CQ | None:
         while handle := self._channel.pop():

@@ -112,8 +112,9 @@ class FastMR(MR):
             tag: The 8 bits.
 
         Raises:
-            VerbsError: EINVAL, for more than 8 bits.
+            VerbsError: EINVAL, for more than 8 bits, or if the region is closed.
         """
+        self._demand_ours()
         tag = unsigned("tag", tag, 8)
         self.lkey = self.rkey = self.lkey & ~0xFF | tag
 

@@ -126,6 +126,18 @@ class VerbsObject:
         """True in a child of fork(), where the object is the parent's."""
         return self._forks != _forks
 
+    def _demand_ours(self) -> None:
+        """For what the adapter is not asked about, and so does not refuse.
+
+        Raises:
+            VerbsError: EINVAL, if the object is closed; EIO, in a child of fork().
+        """
+        if self._closed:
+            raise VerbsError(errno.EINVAL, self.kind, None, "is closed")
+        if self._inherited():
+            rule = "belongs to the parent process: open a device after fork()"
+            raise VerbsError(errno.EIO, self.kind, None, rule)
+
     def _live_children(self) -> list[VerbsObject]:
         # A list first, since other threads add and remove; None, since an empty region is false.
         references = list(self._children.values())

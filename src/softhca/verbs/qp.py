@@ -208,7 +208,11 @@ class QP(AwaitedWork, VerbsObject):
 
         Args:
             srqn: XRC: shared receive queue that the peer shall name.
+
+        Raises:
+            VerbsError: EINVAL, if the queue pair is closed, or `srqn` is beyond 24 bits.
         """
+        self._demand_ours()
         return connection.info_of(self, srqn)
 
     def connect(self, info: QPInfo | None = None, **overrides: Any) -> None:
