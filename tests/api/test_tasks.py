@@ -58,6 +58,58 @@ def test_every_awaitable(real: Pair, run: Run) -> None:
     run(body)
 
 
+def test_every_awaitable_beyond_the_first_verbs(real: Pair, run: Run) -> None:
+    near, _ = real.connected()
+    rights = hca.Access.LOCAL_WRITE | hca.Access.MW_BIND | hca.Access.FLUSH_GLOBAL
+    rights |= hca.Access.REMOTE_WRITE | hca.Access.REMOTE_ATOMIC
+    theirs = real.b.keep(real.b.pd.reg_mr(bytearray(64), rights))
+    own = real.a.keep(real.a.pd.reg_mr(bytearray(64), rights))
+    window = real.a.keep(real.a.pd.alloc_mw(hca.MwType.TYPE_2))
+    mine, remote = real.a.mr, theirs.remote()
+
+    async def body() -> None:
+        real.a.buffer[:8] = bytes(range(8))
+        near.post_send(
+            hca.BindMw(
+                window, own[0:8], rkey=window.rkey, access=hca.Access.REMOTE_READ, signaled=True
+            )
+        )
+        wcs = [
+            await near.atomic_write(mine[0:8], remote[0:8], wr_id=5),
+            await near.masked_cmp_swap(
+                mine[64:72],
+                remote[8:16],
+                compare=0,
+                compare_mask=0xFF,
+                swap=0xABCD,
+                swap_mask=0xFF,
+            ),
+            await near.masked_fetch_add(
+                mine[64:72], remote=remote[8:16], add=0x01FF, boundary=0x80
+            ),
+            await near.flush(remote, fence=True),
+            await near.flush(remote, level=hca.FlushLevel.MR),
+            await near.local_inv(window.rkey, fence=True, wr_id=6),
+        ]
+        for wc in wcs:
+            wc.raise_for_status()
+        assert [wc.opcode for wc in wcs] == [
+            *(OPCODES.ATOMIC_WRITE, OPCODES.MASKED_COMP_SWAP, OPCODES.MASKED_FETCH_ADD),
+            *(OPCODES.FLUSH, OPCODES.FLUSH, OPCODES.LOCAL_INV),
+        ]
+        assert [wcs[0].wr_id, wcs[-1].wr_id] == [5, 6]
+        assert theirs.obj[:10] == bytes(range(8)) + bytes([0xCC, 0x01])
+        assert window.state is hca.KeyState.FREE
+        # Of work that has no method, among those that nobody awaits by itself.
+        assert (await real.a.cq.next()).opcode is OPCODES.BIND_MW
+        with pytest.raises(TypeError, match="signaled is not for awaited work requests"):
+            near.flush(remote, signaled=True)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="remote must be RemoteMemory, not MR"):
+            near.flush(theirs)  # type: ignore[arg-type]
+
+    run(body)
+
+
 def test_a_receive_is_awaited(real: Pair, run: Run) -> None:
     near, far = real.connected()
 

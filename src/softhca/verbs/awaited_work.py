@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 
 from softhca.completion.awaiting import post_and_wait
+from softhca.verbs.enums import FlushLevel, FlushType
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.mr import MR, Sge
 from softhca.verbs.remote_memory import RemoteMemory
@@ -24,11 +25,14 @@ from softhca.verbs.wr import (
     Write,
     WriteImm,
 )
+from softhca.verbs.wr_memory import LocalInv
+from softhca.verbs.wr_more import AtomicWrite, Flush, MaskedCmpSwap, MaskedFetchAdd
 
 if TYPE_CHECKING:
     from softhca.verbs.qp import QP
     from softhca.verbs.wc import WC
     from softhca.verbs.wr import BufferLike
+    from softhca.verbs.wr_memory import AwaitedLocalOptions
 
 
 # Has been posted; awaiting it gives the completion.
@@ -56,7 +60,7 @@ class AwaitedWork:
     waits for the completion and returns it, be it an error: `wc.raise_for_status()`. So a receive
     can be posted now and awaited later: `coming = qp.recv(mr[:64])`. Each takes what the work
     request of the same name takes, except `signaled` and `cqe`; the peer's memory may be given
-    after the buffers.
+    after the buffers. `BindMw` and `RegMr` are posted: what is posted behind them finds them done.
 
     A task that is cancelled does not take its work request back: it still happens, and its buffers
     are kept until then.
@@ -147,6 +151,60 @@ class AwaitedWork:
         """Posts a fetch and add: what was there before is in the buffer."""
         local, far = _buffers_and_remote(buffers, remote)
         return self._sent(FetchAdd, *local, remote=far, add=add, **options)
+
+    def masked_cmp_swap(
+        self,
+        *buffers: BufferLike | RemoteMemory,
+        compare: int,
+        compare_mask: int,
+        swap: int,
+        swap_mask: int,
+        remote: RemoteMemory | None = None,
+        **options: Unpack[AwaitedOptions],
+    ) -> Posted:
+        """Posts a compare and swap of some bits: what was there before is in the buffer."""
+        local, far = _buffers_and_remote(buffers, remote)
+        masks = {"compare_mask": compare_mask, "swap_mask": swap_mask}
+        return self._sent(
+            MaskedCmpSwap, *local, remote=far, compare=compare, swap=swap, **masks, **options
+        )
+
+    def masked_fetch_add(
+        self,
+        *buffers: BufferLike | RemoteMemory,
+        add: int,
+        boundary: int,
+        remote: RemoteMemory | None = None,
+        **options: Unpack[AwaitedOptions],
+    ) -> Posted:
+        """Posts an addition to fields: what was there before is in the buffer."""
+        local, far = _buffers_and_remote(buffers, remote)
+        return self._sent(MaskedFetchAdd, *local, remote=far, add=add, boundary=boundary, **options)
+
+    def atomic_write(
+        self,
+        *buffers: BufferLike | RemoteMemory,
+        remote: RemoteMemory | None = None,
+        **options: Unpack[AwaitedOptions],
+    ) -> Posted:
+        """Posts an ATOMIC WRITE."""
+        local, far = _buffers_and_remote(buffers, remote)
+        return self._sent(AtomicWrite, *local, remote=far, **options)
+
+    def flush(
+        self,
+        remote: RemoteMemory,
+        *,
+        flush_type: int = FlushType.GLOBAL,
+        level: int = FlushLevel.RANGE,
+        **options: Unpack[AwaitedLocalOptions],
+    ) -> Posted:
+        """Posts a FLUSH: earlier WRITEs are visible to all of the peer."""
+        return self._sent(Flush, remote=remote, flush_type=flush_type, level=level, **options)
+
+    def local_inv(self, rkey: int, **options: Unpack[AwaitedLocalOptions]) -> Posted:
+        """Posts the invalidation of a key of ours: nobody reaches memory by it any more."""
+        return self._sent(LocalInv, rkey, **options)
 
     def recv(self, *buffers: Sge | MR, wr_id: int = 0) -> Posted:
         """Posts a receive; its message is awaited.

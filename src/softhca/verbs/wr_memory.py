@@ -21,19 +21,27 @@ from softhca.verbs.remote_memory import RemoteMemory
 from softhca.verbs.wr import SendRequest
 
 
-class LocalOptions(TypedDict, total=False):
-    """Keywords of work requests that move no bytes.
+class AwaitedLocalOptions(TypedDict, total=False):
+    """Keywords of work requests that move no bytes, awaited or not.
 
     Attributes:
         wr_id: 64 bits that come back in the completion.
-        signaled: Ask for a completion of success; errors complete in any case.
         fence: Wait until earlier READs and atomics of the queue pair have completed.
-        cqe: Callback that the completion goes to; it comes back as `wc.cqe`.
     """
 
     wr_id: int
-    signaled: bool
     fence: bool
+
+
+class LocalOptions(AwaitedLocalOptions, total=False):
+    """Keywords of work requests that move no bytes.
+
+    Attributes:
+        signaled: Ask for a completion of success; errors complete in any case.
+        cqe: Callback that the completion goes to; it comes back as `wc.cqe`.
+    """
+
+    signaled: bool
     cqe: Cqe | None
 
 
