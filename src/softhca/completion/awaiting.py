@@ -45,24 +45,29 @@ _NEXT_COMP_OR_MISSED = 2 | 4
 class Awaited(Cqe):
     """The callback of a work request that a task awaits."""
 
-    __slots__ = ("_dispatcher", "waiter")
+    __slots__ = ("_dispatcher", "_waiter")
 
     def __init__(self, dispatcher: Dispatcher | None, waiter: Waiter) -> None:
         self._dispatcher = dispatcher
-        self.waiter = waiter
+        self._waiter: Waiter | None = waiter
 
     def done(self, cq: CQ, wc: WC) -> None:
         """Wakes the task, which may have been cancelled: the completion then ends here."""
-        if self._dispatcher is not None:
-            self._dispatcher.outstanding.pop(self, None)
-        self.waiter.give(wc)
+        if (waiter := self.take_waiter()) is not None:
+            waiter.give(wc)
 
     def forgotten(self) -> None:
         """Wakes the task of a work request that will never complete."""
+        rule = "was reset or destroyed before the work request completed"
+        if (waiter := self.take_waiter()) is not None:
+            waiter.fail(VerbsError(errno.ECANCELED, "qp", None, rule))
+
+    def take_waiter(self) -> Waiter | None:
+        """Who waits; let go of, since he keeps the completion, which keeps its callback."""
         if self._dispatcher is not None:
             self._dispatcher.outstanding.pop(self, None)
-        rule = "was reset or destroyed before the work request completed"
-        self.waiter.fail(VerbsError(errno.ECANCELED, "qp", None, rule))
+        waiter, self._waiter = self._waiter, None
+        return waiter
 
 
 class Dispatcher:
@@ -198,14 +203,13 @@ class Dispatcher:
         if self._pump is not None:
             self._pump.stop()
             self._pump = None
-        waiters = [*self._takers, *(awaited.waiter for awaited in self.outstanding)]
+        waiters = [*self._takers, *(awaited.take_waiter() for awaited in [*self.outstanding])]
         self._takers.clear()
-        self.outstanding.clear()
         number, value, rule = error.errno or errno.EIO, error.value, error.rule
         if (number, error.argument) == (errno.EINVAL, "cq"):
             # Another thread closes it, and has not come to `close()` yet.
             number, value, rule = errno.ECANCELED, None, _CLOSED
-        for waiter in waiters:  # An exception of his own for each.
+        for waiter in filter(None, waiters):  # An exception of his own for each.
             waiter.fail(VerbsError(number, error.argument, value, rule))
 
     def arm(self) -> bool:
