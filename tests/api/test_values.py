@@ -138,6 +138,7 @@ def test_enumerations_show_their_names_and_have_the_abi_s_numbers() -> None:
     both = hca.Access.LOCAL_WRITE | hca.Access.REMOTE_READ
     assert (repr(both), both) == ("Access.LOCAL_WRITE|REMOTE_READ", 5)
     assert repr(hca.Access(0)) == "Access(0)"
+    assert repr(hca.QPAttrMask(1 << 31)) == "QPAttrMask(0x80000000)"
     assert (hca.QPType.XRC_RECV, hca.WcOpcode.RECV_RDMA_WITH_IMM) == (10, 129)
     assert (hca.QPAttrMask.DEST_QPN, hca.EventType.GID_CHANGE) == (1 << 20, 18)
     assert hca.NotifyFlags.REPORT_MISSED_EVENTS == 4

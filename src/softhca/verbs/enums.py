@@ -121,8 +121,9 @@ class FlushLevel(IntEnum):
 
 def _repr(member: Enum) -> str:
     """`WcStatus.SUCCESS`, `Access.LOCAL_WRITE|REMOTE_READ`: names, without the number."""
-    if isinstance(member, Flag) and not member.value:
-        return f"{type(member).__name__}(0)"
+    if isinstance(member, Flag) and member.name is None:  # No bit of it has one.
+        digits = f"{member.value:#x}" if member.value else "0"
+        return f"{type(member).__name__}({digits})"
     return f"{type(member).__name__}.{member.name}"
 
 
