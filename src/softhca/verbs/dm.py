@@ -51,8 +51,13 @@ class DM(VerbsObject):
             VerbsError: EINVAL, if they leave it.
         """
         offset = unsigned("dm_offset", dm_offset, 64)
-        # Not bytes(host_bytes), which makes zeros of a number.
-        self._hca.memcpy_to_dm(self.handle, offset, memoryview(host_bytes).tobytes())
+        try:
+            # Not bytes(host_bytes), which makes zeros of a number.
+            copied = memoryview(host_bytes).tobytes()
+        except TypeError:
+            kind = type(host_bytes).__name__
+            raise TypeError(f"host_bytes must be bytes-like, not {kind}") from None
+        self._hca.memcpy_to_dm(self.handle, offset, copied)
 
     def memcpy_from(self, dm_offset: int, length: int) -> bytes:
         """Returns a copy of a part of it (ibv_memcpy_from_dm).

@@ -75,14 +75,17 @@ class FastMR(MR):
                 or for nothing at all. What was mapped before stays.
         """
         self._demand_open()
+        try:
+            entries = iter(sg)
+        except TypeError:
+            raise TypeError(f"sg must be buffers, not {type(sg).__name__}") from None
         ranges: list[tuple[int, int]] = []
         exports: list[Any] = []
         writable = True
         try:
-            for entry in sg:
+            for entry in entries:
                 if isinstance(entry, tuple):
-                    address, length = entry
-                    ranges.append((unsigned("addr", address, 64), unsigned("length", length, 64)))
+                    ranges.append(_pair(entry))
                     continue
                 export, address, length, read_only = exported(entry)
                 exports.append(export)
@@ -126,3 +129,10 @@ class FastMR(MR):
 
     def __repr__(self) -> str:
         return f"<FastMR lkey={self.lkey:#x} addr={self.addr:#x} length={self.length}>"
+
+
+def _pair(entry: tuple[Any, ...]) -> tuple[int, int]:
+    """An address and a length that a program gave instead of a buffer."""
+    if len(entry) != 2:
+        raise TypeError(f"sg must hold buffers, or (address, length), not {entry!r}")
+    return unsigned("addr", entry[0], 64), unsigned("length", entry[1], 64)
