@@ -56,6 +56,35 @@ def test_a_buffer_is_registered_once(cache: RegistrationCache) -> None:
     buffer.extend(b"resized, since the cache holds no export of it")
 
 
+def test_what_is_lent_goes_into_work_requests(simulated: Pair) -> None:
+    """As a region does: whole, and only what was asked for of the region under it."""
+    near, far = simulated.connected(max_inline_data=64)
+    whole = bytearray(b"0123456789" * 10)
+    window = simulated.a.keep(simulated.a.pd.alloc_mw(hca.MwType.TYPE_2))
+    rights = Access.LOCAL_WRITE | Access.MW_BIND
+    with RegistrationCache(simulated.a.pd, size=2) as cache:
+        lent = cache.get(whole, rights)
+        part = cache.get(memoryview(whole)[20:30], rights)
+        assert part.mr is lent.mr
+        remote = simulated.b.mr.remote()
+        for inline in (False, True):
+            near.post_send(hca.Write(part, remote=remote, inline=inline, signaled=True))
+            assert simulated.completion(simulated.a).ok
+            assert simulated.b.buffer[:11] == b"0123456789\0"
+            simulated.b.buffer[:11] = bytes(11)
+        near.post_recv(hca.Recv([part]))
+        far.post_send(hca.Send(b"received", inline=True))
+        assert simulated.completion(simulated.a).byte_len == 8
+        assert whole[20:30] == b"received89"
+        bind = hca.BindMw(window, part, rkey=window.rkey, access=Access.REMOTE_READ, signaled=True)
+        assert (bind.remote.addr, bind.remote.length) == (part.addr, 10)
+        near.post_send([bind, hca.LocalInv(window.rkey, signaled=True)])
+        assert simulated.completion(simulated.a).ok
+        assert simulated.completion(simulated.a).ok
+        for one in (lent, part):
+            cache.put(one)
+
+
 def test_a_part_is_found_in_the_whole(cache: RegistrationCache) -> None:
     whole = np.zeros(1000, "u1")
     with cache.registered(whole) as region, cache.registered(whole[100:200]) as part:

@@ -6,6 +6,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from softhca.verbs.errors import VerbsError
+from softhca.verbs.mr import Registered
 from softhca.verbs.remote_memory import RemoteMemory, bounds_of
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from softhca.verbs.mr import MR, Sge
 
 
-class CachedRegion:
+class CachedRegion(Registered):
     """A buffer's registration, lent by a `RegistrationCache` until it is put back.
 
     It names the buffer as a memory region would, though the region under it may be larger and lent

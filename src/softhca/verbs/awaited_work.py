@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, cast
 from softhca.completion.awaiting import post_and_wait
 from softhca.verbs.enums import FlushLevel, FlushType
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.mr import MR, Sge
+from softhca.verbs.mr import Registered, Sge
 from softhca.verbs.remote_memory import RemoteMemory
 from softhca.verbs.wr import (
     AwaitedOptions,
@@ -206,7 +206,7 @@ class AwaitedWork:
         """Posts the invalidation of a key of ours: nobody reaches memory by it any more."""
         return self._sent(LocalInv, rkey, **options)
 
-    def recv(self, *buffers: Sge | MR, wr_id: int = 0) -> Posted:
+    def recv(self, *buffers: Sge | Registered, wr_id: int = 0) -> Posted:
         """Posts a receive; its message is awaited.
 
         Cancelling leaves the receive posted: the next message goes into it unseen.

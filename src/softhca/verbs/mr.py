@@ -43,11 +43,21 @@ class Sge:
         return f"Sge(addr={self.addr:#x}, length={self.length}, lkey={self.lkey:#x})"
 
 
+class Registered:
+    """What stands for a buffer that is registered: a region, or what a registration cache lends."""
+
+    __slots__ = ()
+
+    def __getitem__(self, part: slice) -> Sge:
+        """Returns bytes `part` of the buffer as a scatter/gather entry."""
+        raise NotImplementedError
+
+
 class _Export(Protocol):
     def release(self) -> None: ...
 
 
-class MR(VerbsObject):
+class MR(VerbsObject, Registered):
     """A memory region (struct ibv_mr). `pd.reg_mr()` makes it.
 
     `mr[a:b]` is a scatter/gather entry of bytes a to b. The buffer stays exported until the region

@@ -10,7 +10,7 @@ from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.enums import Access, KeyState, MwType
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.lifetime import VerbsObject
-from softhca.verbs.mr import MR, Sge
+from softhca.verbs.mr import MR, Registered, Sge
 from softhca.verbs.remote_memory import RemoteMemory
 
 if TYPE_CHECKING:
@@ -57,8 +57,10 @@ class BindInfo:
         object.__setattr__(self, "access", Access(unsigned("access", self.access, 32)))
 
     @classmethod
-    def of(cls, where: Sge | MR | BindInfo, access: int | None = None) -> BindInfo:
+    def of(cls, where: Sge | Registered | BindInfo, access: int | None = None) -> BindInfo:
         """Takes `mr[a:b]` or a whole region with rights, or leaves a `BindInfo` as it is.
+
+        What a registration cache lends is taken as a region is.
 
         Raises:
             TypeError: If `where` is none of these, an entry of no region, or comes without rights.
@@ -71,6 +73,8 @@ class BindInfo:
             raise TypeError("access must say what the window gives")
         if isinstance(where, MR):
             return cls(where, where.addr, where.length, Access(unsigned("access", access, 32)))
+        if isinstance(where, Registered):
+            where = where[:]
         mr = instance("where", where, Sge).mr
         return cls(
             instance("where.mr", mr, MR),

@@ -1,7 +1,8 @@
 """Work requests: one class each, immutable, reusable.
 
-Buffers come first: entries of a memory region (`mr[a:b]`), whole regions, or, with `inline=True`,
-whatever has the buffer protocol, which is copied when the work request is made.
+Buffers come first: entries of a memory region (`mr[a:b]`), whole regions, what a registration
+cache lends, or, with `inline=True`, whatever has the buffer protocol, which is copied when the work
+request is made.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from softhca.verbs.ah import AH
 from softhca.verbs.checks import instance, integer, unsigned
 from softhca.verbs.enums import SendFlags, WrOpcode
 from softhca.verbs.errors import VerbsError
-from softhca.verbs.mr import MR, REFERENCES, Sge, holds_references
+from softhca.verbs.mr import REFERENCES, Registered, Sge, holds_references
 from softhca.verbs.remote_memory import RemoteMemory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    BufferLike = Sge | MR | Buffer | Iterable[Sge | MR | Buffer]
+    BufferLike = Sge | Registered | Buffer | Iterable[Sge | Registered | Buffer]
 
 _Triple = tuple[int, int, int]
 
@@ -88,7 +89,7 @@ class SendOptions(AwaitedSendOptions, Options, total=False):
 
 def _entry(buffer: Any, inline: bool) -> tuple[_Triple, object]:
     """An address, length and lkey, and what keeps them valid."""
-    sge = buffer[:] if isinstance(buffer, MR) else buffer
+    sge = buffer[:] if isinstance(buffer, Registered) else buffer
     if isinstance(sge, Sge):
         address = sge.addr
         if inline and sge.mr is not None:
@@ -370,7 +371,10 @@ class Recv(_adapter.RecvWr):
     cqe: Cqe | None
 
     def __init__(
-        self, *buffers: Sge | MR | Iterable[Sge | MR], wr_id: int = 0, cqe: Cqe | None = None
+        self,
+        *buffers: Sge | Registered | Iterable[Sge | Registered],
+        wr_id: int = 0,
+        cqe: Cqe | None = None,
     ) -> None:
         triples, kept = _entries(buffers, inline=False)
         super().__init__(triples, wr_id=unsigned("wr_id", wr_id, 64), kept=kept, cqe=_checked(cqe))

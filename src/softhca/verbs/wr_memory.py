@@ -15,7 +15,7 @@ from softhca.verbs.enums import MwType, WrOpcode
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.fast_mr import FastMR
 from softhca.verbs.lifetime import alive
-from softhca.verbs.mr import MR, Sge
+from softhca.verbs.mr import MR, Registered, Sge
 from softhca.verbs.mw import MW, BindInfo
 from softhca.verbs.remote_memory import RemoteMemory
 from softhca.verbs.wr import SendRequest
@@ -66,7 +66,7 @@ class BindMw(SendRequest):
     def __init__(
         self,
         mw: MW,
-        where: Sge | MR | BindInfo,
+        where: Sge | Registered | BindInfo,
         *,
         rkey: int,
         access: int | None = None,
@@ -76,7 +76,7 @@ class BindMw(SendRequest):
 
         Args:
             mw: An open window of type 2.
-            where: `mr[a:b]`, a whole region, or a `BindInfo`.
+            where: `mr[a:b]`, a whole region, what a registration cache lends, or a `BindInfo`.
             rkey: The key it shall have: `inc_rkey(mw.rkey)`, or another tag of your own.
             access: What it gives; see `BindInfo`.
             **options: See `LocalOptions`.
