@@ -166,6 +166,41 @@ def test_a_leaked_device_frees_its_address() -> None:
     hca.open(address).close()
 
 
+def descriptors() -> int:
+    """How many the process has open."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_closed_device_holds_no_descriptor_though_it_had_callbacks() -> None:
+    """While it is still referred to, and without the garbage collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = descriptors()
+        with hca.open() as device:
+            cq = device.alloc_cq(4, poll_context=hca.PollContext.WORKQUEUE)
+            device.cq_pool_get(4)
+        del cq
+        assert device.closed
+        assert descriptors() == before
+    finally:
+        gc.enable()
+
+
+def test_a_leaked_device_goes_with_its_last_reference() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        device = hca.open()
+        address = str(device.gid.ip)
+        device.alloc_cq(4).free()
+        with pytest.warns(ResourceWarning, match="unclosed <Device"):
+            del device
+        hca.open(address).close()
+    finally:
+        gc.enable()
+
+
 CALLS_ON_CLOSED: dict[str, list[Callable[[object], object]]] = {
     "pd": [
         lambda pd: pd.reg_mr(bytearray(1)),  # type: ignore[attr-defined]

@@ -34,25 +34,35 @@ class CQPool:
     Queues are made when nothing has room, and stay until the device is closed.
     """
 
-    def __init__(
-        self, vectors: int, allocate: Callable[[int, int, PollContext], CallbackCQ]
-    ) -> None:
+    def __init__(self, vectors: int) -> None:
         """Makes an empty pool.
 
         Args:
             vectors: Completion vectors to spread over.
-            allocate: Makes a shared queue of so many completions, on a vector, in a context.
         """
         self._vectors = vectors
-        self._allocate = allocate
         self._lock = threading.Lock()
         self._members: dict[PollContext, list[_Member]] = {}
         self._next_vector = 0
 
     def get(
-        self, nr_cqe: int, comp_vector_hint: int, poll_context: PollContext, max_cqe: int
+        self,
+        nr_cqe: int,
+        comp_vector_hint: int,
+        poll_context: PollContext,
+        max_cqe: int,
+        allocate: Callable[[int, int, PollContext], CallbackCQ],
     ) -> CallbackCQ:
-        """Returns a queue with room for `nr_cqe` more completions, which are the caller's now."""
+        """Returns a queue with room for `nr_cqe` more completions, which are the caller's now.
+
+        Args:
+            nr_cqe: Completions.
+            comp_vector_hint: The vector; below 0 any.
+            poll_context: Where callbacks run.
+            max_cqe: Completions of the largest queue.
+            allocate: Makes a shared queue of so many completions, on a vector, in a context. It is
+                the device's own method, and kept here it would keep the device.
+        """
         with self._lock:
             members = self._members.setdefault(poll_context, [])
             vector = self._vector(members, comp_vector_hint)
@@ -65,7 +75,7 @@ class CQPool:
                 member = min(fitting, key=lambda one: one.used)
             else:
                 capacity = min(max_cqe, max(nr_cqe, SHARED_CQE))
-                member = _Member(self._allocate(capacity, vector, poll_context), capacity)
+                member = _Member(allocate(capacity, vector, poll_context), capacity)
                 members.append(member)
             if comp_vector_hint < 0:
                 self._next_vector = (vector + 1) % self._vectors

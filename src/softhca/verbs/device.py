@@ -99,7 +99,7 @@ class Device(VerbsObject):
         self._srqs: weakref.WeakValueDictionary[int, SRQ] = weakref.WeakValueDictionary()
         self._callback_crews: Crews | None = None
         self._vectors = vector_count() if world is None else world.num_comp_vectors
-        self._cq_pool = CQPool(self._vectors, self._alloc_shared_cq)
+        self._cq_pool = CQPool(self._vectors)
         self._vanished: list[Cqe] = []
         self._world = world  # Of a simulated device: the fabric it is in.
         super().__init__(hca)
@@ -117,8 +117,10 @@ class Device(VerbsObject):
     def _aftermath(self) -> None:
         vanished, self._vanished = self._vanished, []
         tell_forgotten(vanished)
-        if self._callback_crews is not None:
-            self._callback_crews.join()
+        # They hold the adapter, whose descriptors are to go.
+        crews, self._callback_crews = self._callback_crews, None
+        if crews is not None:
+            crews.join()
 
     def _forget(self) -> None:
         if self._inherited():
@@ -359,7 +361,8 @@ class Device(VerbsObject):
         hint = comp_vector_hint
         if hint != -1:
             hint = unsigned("comp_vector_hint", hint, 31)
-        return self._cq_pool.get(_counted("nr_cqe", nr_cqe, max_cqe), hint, context, max_cqe)
+        count = _counted("nr_cqe", nr_cqe, max_cqe)
+        return self._cq_pool.get(count, hint, context, max_cqe, self._alloc_shared_cq)
 
     def cq_pool_put(self, cq: CallbackCQ, nr_cqe: int) -> None:
         """Gives a share back (ib_cq_pool_put); the queue itself stays.
