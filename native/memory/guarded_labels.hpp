@@ -1,7 +1,13 @@
-// The labels of the routines that may fault: the same in the assembly of every architecture.
+// The labels of the routines that may fault: the same in the assembly of every architecture, but
+// for what one of them has besides.
 #pragma once
 
 #define SOFTHCA_FOR_EACH_GUARD(DO) DO(copy) DO(xadd) DO(cmpxchg) DO(load) DO(store)
+#if defined(__x86_64__)
+#define SOFTHCA_FOR_EACH_OTHER_GUARD(DO) DO(fold)
+#else
+#define SOFTHCA_FOR_EACH_OTHER_GUARD(DO)
+#endif
 
 // Ends the assembly: shows a routine's labels to the table in guarded_table.cpp, and to nobody
 // outside of the library.

@@ -14,8 +14,10 @@
 
 extern "C" {
 SOFTHCA_FOR_EACH_GUARD(SOFTHCA_DECLARE)
+SOFTHCA_FOR_EACH_OTHER_GUARD(SOFTHCA_DECLARE)
 
-const SofthcaGuard softhca_guards[] = {SOFTHCA_FOR_EACH_GUARD(SOFTHCA_ROW)};
+const SofthcaGuard softhca_guards[] = {SOFTHCA_FOR_EACH_GUARD(SOFTHCA_ROW)
+                                           SOFTHCA_FOR_EACH_OTHER_GUARD(SOFTHCA_ROW)};
 const std::size_t softhca_guard_count = std::size(softhca_guards);
 }
 

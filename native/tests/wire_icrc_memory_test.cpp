@@ -3,6 +3,7 @@
 
 #include "tests/check.hpp"
 #include "vocabulary/random.hpp"
+#include "wire/crc32.hpp"
 #include "wire/icrc_memory.hpp"
 #include "wire/packet.hpp"
 
@@ -56,6 +57,23 @@ TEST("icrc memory: sums what is summed without it") {
     const Bytes bytes = datagram_of_few(random);
     const ByteView transport = ByteView(bytes).first(bytes.size() - kIcrcBytes);
     CHECK_EQ(memory.icrc_of(route, transport), icrc_of(route, transport));
+  }
+}
+
+TEST("icrc memory: a payload that was summed on its way gets the same ICRC") {
+  Random random(testing::seed());
+  IcrcMemory memory;
+  for (int round = 0; round < 20'000; ++round) {
+    Route route = route_of_few(random);
+    route.identification %= kMaxTrainPackets;
+    Bytes bytes = datagram_of_few(random);
+    const ByteSpan transport = ByteSpan(bytes).first(bytes.size() - kIcrcBytes);
+    const std::size_t header_bytes = kBthBytes + random.below(transport.size() - kBthBytes + 1);
+    const std::uint32_t before = memory.before_payload(route, transport, header_bytes);
+    memory.append_summed(route, transport, crc32(before, transport.subspan(header_bytes)));
+    Bytes expected = bytes;
+    append_icrc(route, ByteSpan(expected).first(transport.size()));
+    CHECK(bytes == expected);
   }
 }
 

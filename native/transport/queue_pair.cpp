@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/summed_payload.hpp"
 #include "wire/icrc.hpp"
 
 namespace softhca {
@@ -254,20 +255,45 @@ Packet QueuePair::header(Operation operation, std::uint32_t psn, bool masked) co
 
 void QueuePair::seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes,
                      Outlet& outlet) {
-  std::size_t end = header_bytes + payload_bytes;
-  for (unsigned pad = 0; pad < packet.bth.pad_count; ++pad) {
-    outlet.buffer[end++] = 0;
-  }
-  seal(end, outlet);
+  const std::size_t end = header_bytes + payload_bytes;
+  put_padding(packet, end, outlet);
+  seal(end + packet.bth.pad_count, outlet);
 }
 
 void QueuePair::seal(std::size_t bytes, Outlet& outlet) {
-  const ByteSpan buffer = outlet.buffer;
+  const ByteSpan transport = outlet.buffer.first(bytes);
+  services.sent_icrcs.append(route_taken(), transport);
+  hand_out(transport, outlet);
+}
+
+bool QueuePair::fetch_and_seal(const Packet& packet, std::size_t header_bytes,
+                               std::size_t payload_bytes, const std::uint8_t* from,
+                               Outlet& outlet) {
+  const std::size_t end = header_bytes + payload_bytes;
+  const ByteSpan transport = outlet.buffer.first(end + packet.bth.pad_count);
+  IcrcMemory& icrcs = services.sent_icrcs;
+  put_padding(packet, end, outlet);
+  std::uint32_t crc = icrcs.before_payload(route_taken(), transport, header_bytes);
+  const ByteSpan payload = transport.subspan(header_bytes, payload_bytes);
+  if (!copy_and_sum(from, payload, packet.bth.pad_count, crc)) return false;
+  icrcs.append_summed(route_taken(), transport, crc);
+  hand_out(transport, outlet);
+  return true;
+}
+
+const Route& QueuePair::route_taken() const {
+  return init.type == QpType::UD ? sq.at(sq.oldest()).route : route;
+}
+
+void QueuePair::put_padding(const Packet& packet, std::size_t end, Outlet& outlet) const {
+  for (std::size_t pad = 0; pad < packet.bth.pad_count; ++pad) outlet.buffer[end + pad] = 0;
+}
+
+// `transport` has its ICRC behind it.
+void QueuePair::hand_out(ByteSpan transport, Outlet& outlet) {
   OutgoingPacket& out = *outlet.wire;
-  const Route& taken = init.type == QpType::UD ? sq.at(sq.oldest()).route : route;
-  out.route = taken;
-  services.sent_icrcs.append(taken, buffer.first(bytes));
-  out.datagram = buffer.first(bytes + kIcrcBytes);
+  out.route = route_taken();
+  out.datagram = outlet.buffer.first(transport.size() + kIcrcBytes);
   out.qpn = qpn;
   out.has_wr = false;
   out.retransmitted = false;

@@ -96,6 +96,10 @@ class QueuePair {
   void seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes, Outlet& out);
   // The same of a packet that is complete but for the ICRC.
   void seal(std::size_t bytes, Outlet& out);
+  // The same, with the payload that is at `from`. False: nothing is done, and it has to be fetched
+  // in another way.
+  bool fetch_and_seal(const Packet& packet, std::size_t header_bytes, std::size_t payload_bytes,
+                      const std::uint8_t* from, Outlet& out);
   // The same for a packet to an adapter of this host; its payload lies in the buffer or in pieces.
   void seal_local(const Packet& packet, std::uint32_t psns, ByteView payload, Outlet& out);
   // Completes the oldest entry of the send queue.
@@ -146,6 +150,10 @@ class QueuePair {
   bool next_controlled(Outlet& out);
   void send_notification(Outlet& out);
   void note_mark(const Packet& packet);
+  // Of the packet that is being made.
+  const Route& route_taken() const;
+  void put_padding(const Packet& packet, std::size_t end, Outlet& out) const;
+  void hand_out(ByteSpan transport, Outlet& out);
 
   bool replied_last_ = false;  // The last packet was the responder's.
   bool led_ = false;           // It was a request that an acknowledgement is to follow.

@@ -6,6 +6,7 @@
 
 #include "transport/queue_pair.hpp"
 #include "transport/requester.hpp"
+#include "transport/summed_payload.hpp"
 #include "wire/psn.hpp"
 
 namespace softhca {
@@ -118,6 +119,11 @@ bool Requester::fill_wire(std::uint64_t index, Plan& plan, bool again, Outlet& o
   plan.packet.bth.ack_request = wants_ack(qp_.sq.at(index), plan, again);
   plan.packet.bth.pad_count = static_cast<std::uint8_t>(-plan.payload_bytes & 3);
   const std::size_t header_bytes = encode_headers(plan.packet, out.buffer);
+  if (const std::uint8_t* from = payload_to_sum(index, plan);
+      from != nullptr &&
+      qp_.fetch_and_seal(plan.packet, header_bytes, plan.payload_bytes, from, out)) {
+    return true;
+  }
   const ByteSpan payload = out.buffer.subspan(header_bytes, plan.payload_bytes);
   if (!fetch_payload(index, plan, payload)) {
     return false;
@@ -134,6 +140,13 @@ std::uint64_t Requester::may_follow() const {
   const std::int32_t left =
       static_cast<std::int32_t>(window()) - psn_distance(unacked_psn_, next_psn_) - 1;
   return left <= 0 ? 0 : std::uint64_t{static_cast<std::uint32_t>(left)} * qp_.mtu();
+}
+
+// Where a payload lies that is long, and simple to reach; else null.
+const std::uint8_t* Requester::payload_to_sum(std::uint64_t index, const Plan& plan) const {
+  if (!may_sum(plan.payload_bytes) || qp_.sq.at(index).is_inline()) return nullptr;
+  return qp_.services.memory.plain_entry(qp_.init.pd, qp_.sq.sges(index), plan.offset,
+                                         plan.payload_bytes, 0);
 }
 
 bool Requester::fetch_payload(std::uint64_t index, const Plan& plan, ByteSpan to) {

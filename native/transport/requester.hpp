@@ -127,6 +127,7 @@ class Requester {
   bool fill_wire(std::uint64_t index, Plan& plan, bool again, Outlet& out);
   bool fill_local(std::uint64_t index, Plan& planned, std::uint32_t packet_number, Outlet& out);
   std::uint64_t may_follow() const;
+  const std::uint8_t* payload_to_sum(std::uint64_t index, const Plan& plan) const;
   bool fetch_payload(std::uint64_t index, const Plan& plan, ByteSpan to);
   bool wants_ack(const SendWqe& wqe, const Plan& plan, bool again);
   bool asks_at_its_end(const SendWqe& wqe) const;

@@ -5,6 +5,7 @@
 
 #include "transport/queue_pair.hpp"
 #include "transport/responder.hpp"
+#include "transport/summed_payload.hpp"
 #include "wire/psn.hpp"
 
 namespace softhca {
@@ -358,6 +359,13 @@ AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Out
   if (out.local == nullptr) {
     packet.bth.pad_count = static_cast<std::uint8_t>(-payload_bytes & 3);
     header_bytes = encode_headers(packet, out.buffer);
+  }
+  if (out.local == nullptr && may_sum(payload_bytes)) {
+    const std::uint8_t* from =
+        memory.plain(resource.who.pd, resource.rkey, address, payload_bytes, kAccessRemoteRead);
+    if (from != nullptr && qp_.fetch_and_seal(packet, header_bytes, payload_bytes, from, out)) {
+      return {};
+    }
   }
   const ByteSpan payload = out.buffer.subspan(header_bytes, payload_bytes);
   // The atomic before it may have changed what the answer before that one has seen.

@@ -12,6 +12,7 @@
 #include <sys/auxv.h>
 #endif
 
+#include "wire/crc32_lanes.hpp"
 #include "wire/crc32_routines.hpp"
 
 namespace softhca {
@@ -21,7 +22,7 @@ struct RoutineList {
   std::array<Crc32Routine, 3> routines{};
   std::size_t count = 0;
 
-  void add(const char* name, decltype(Crc32Routine::run) run) { routines[count++] = {name, run}; }
+  void add(const Crc32Routine& routine) { routines[count++] = routine; }
 };
 
 #if defined(__x86_64__)
@@ -47,13 +48,13 @@ RoutineList find_routines() {
   __builtin_cpu_init();
   const bool has_pclmulqdq = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
   if (has_pclmulqdq && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq")) {
-    list.add("vpclmulqdq", crc32_by_vpclmulqdq);
+    list.add({"vpclmulqdq", crc32_by_vpclmulqdq, &vpclmulqdq_factors, of_lanes_by_vpclmulqdq});
   }
-  if (has_pclmulqdq) list.add("pclmulqdq", crc32_by_pclmulqdq);
+  if (has_pclmulqdq) list.add({"pclmulqdq", crc32_by_pclmulqdq});
 #elif defined(__aarch64__)
-  if ((getauxval(AT_HWCAP) & HWCAP_CRC32) != 0) list.add("armv8-crc", crc32_by_armv8);
+  if ((getauxval(AT_HWCAP) & HWCAP_CRC32) != 0) list.add({"armv8-crc", crc32_by_armv8});
 #endif
-  list.add("table", crc32_by_table);
+  list.add({"table", crc32_by_table});
 #if defined(__x86_64__)
   const auto first = list.routines.begin();
   if (is_slow_emulator()) std::rotate(first, first + list.count - 1, first + list.count);
@@ -84,6 +85,18 @@ const char* crc32_routine() { return crc32_routines().front().name; }
 
 std::uint32_t crc32(std::uint32_t crc, ByteView bytes) {
   return chosen.load(std::memory_order_relaxed)(crc, bytes);
+}
+
+const FoldFactors* crc32_fold_factors() { return crc32_routines().front().factors; }
+
+void begin_lanes(FoldLanes& lanes, std::uint32_t crc) {
+  lanes = {};
+  const std::uint32_t state = ~crc;
+  std::memcpy(lanes.bytes, &state, sizeof state);
+}
+
+std::uint32_t crc32_of_lanes(const FoldLanes& lanes) {
+  return crc32_routines().front().of_lanes(lanes);
 }
 
 }  // namespace softhca

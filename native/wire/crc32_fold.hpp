@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "vocabulary/fold_lanes.hpp"
 #include "wire/crc32_polynomial.hpp"
 
 namespace softhca::crc32_fold {
@@ -24,10 +25,7 @@ constexpr std::uint64_t quadword_power(unsigned exponent) {
 }
 
 // What multiplies the two quadwords of a register to move it `bit_count` bits ahead in the message.
-struct FoldConstants {
-  std::uint64_t low;
-  std::uint64_t high;
-};
+using FoldConstants = FoldFactors;
 constexpr FoldConstants fold_constants(unsigned bit_count) {
   return {quadword_power(bit_count + 64 - 1), quadword_power(bit_count - 1)};
 }

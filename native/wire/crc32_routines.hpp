@@ -5,12 +5,16 @@
 #include <span>
 
 #include "vocabulary/bytes.hpp"
+#include "vocabulary/fold_lanes.hpp"
 
 namespace softhca {
 
 struct Crc32Routine {
   const char* name;
   std::uint32_t (*run)(std::uint32_t crc, ByteView bytes);
+  // Null: it has no lanes.
+  const FoldFactors* factors = nullptr;
+  std::uint32_t (*of_lanes)(const FoldLanes& lanes) = nullptr;
 };
 
 // Those that this CPU can run, one of them the table. The first is the one in use; the others
@@ -23,6 +27,8 @@ std::uint32_t crc32_by_pclmulqdq(std::uint32_t crc, ByteView bytes);
 
 // The caller must know that the CPU has VPCLMULQDQ and AVX-512F.
 std::uint32_t crc32_by_vpclmulqdq(std::uint32_t crc, ByteView bytes);
+extern const FoldFactors vpclmulqdq_factors;
+std::uint32_t of_lanes_by_vpclmulqdq(const FoldLanes& lanes);
 #endif
 
 #if defined(__aarch64__)

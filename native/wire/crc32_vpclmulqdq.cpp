@@ -52,6 +52,15 @@ SOFTHCA_TARGET_VPCLMULQDQ inline __m128i fold_lanes(__m512i state) {
   return _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
+// Four registers side by side, each moved to the place of the last.
+SOFTHCA_TARGET_VPCLMULQDQ inline __m512i join(__m512i state, __m512i state_1, __m512i state_2,
+                                              __m512i state_3) {
+  const __m512i by_512 = broadcast_512(kFold512);
+  state = fold_512(state, by_512, state_1);
+  state = fold_512(state, by_512, state_2);
+  return fold_512(state, by_512, state_3);
+}
+
 }  // namespace
 
 SOFTHCA_TARGET_VPCLMULQDQ std::uint32_t crc32_by_vpclmulqdq(std::uint32_t crc, ByteView bytes) {
@@ -73,15 +82,22 @@ SOFTHCA_TARGET_VPCLMULQDQ std::uint32_t crc32_by_vpclmulqdq(std::uint32_t crc, B
       state_2 = fold_512(state_2, by_2048, load_512(at + 128));
       state_3 = fold_512(state_3, by_2048, load_512(at + 192));
     }
-    state = fold_512(state, by_512, state_1);
-    state = fold_512(state, by_512, state_2);
-    state = fold_512(state, by_512, state_3);
+    state = join(state, state_1, state_2, state_3);
   } else {
     at += 64;
     left -= 64;
   }
   for (; left >= 64; at += 64, left -= 64) state = fold_512(state, by_512, load_512(at));
   return finish(fold_lanes(state), at, left);
+}
+
+const FoldFactors vpclmulqdq_factors = kFold2048;
+
+SOFTHCA_TARGET_VPCLMULQDQ std::uint32_t of_lanes_by_vpclmulqdq(const FoldLanes& lanes) {
+  const std::uint8_t* const at = lanes.bytes;
+  const __m512i state =
+      join(load_512(at), load_512(at + 64), load_512(at + 128), load_512(at + 192));
+  return ~reduce(fold_lanes(state));
 }
 
 }  // namespace softhca

@@ -22,6 +22,10 @@ std::uint64_t shared_part(ByteView transport) {
   return word;
 }
 
+void put_behind(ByteSpan transport, std::uint32_t icrc) {
+  store_be32(transport.data() + transport.size(), __builtin_bswap32(icrc));
+}
+
 }  // namespace
 
 std::uint32_t TrainChanges::of(std::size_t datagram_bytes, std::size_t place) {
@@ -38,10 +42,7 @@ std::uint32_t TrainChanges::of(std::size_t datagram_bytes, std::size_t place) {
   return known.by_place[place];
 }
 
-std::uint32_t IcrcMemory::icrc_of(const Route& route, ByteView transport) {
-  if (transport.size() < kBthBytes || route.identification >= kMaxTrainPackets) {
-    return softhca::icrc_of(route, transport);
-  }
+std::uint32_t IcrcMemory::start_of(const Route& route, ByteView transport) {
   const std::uint64_t bth = shared_part(transport);
   const std::uint32_t ports =
       std::uint32_t{route.udp_source_port} << 16 | route.udp_destination_port;
@@ -55,14 +56,35 @@ std::uint32_t IcrcMemory::icrc_of(const Route& route, ByteView transport) {
              ports,        transport.size(),
              bth,          icrc_of_start(first, transport.first(kSharedBytes), transport.size())};
   }
-  const std::uint32_t crc = crc32(start.crc, transport.subspan(kSharedBytes));
+  return start.crc;
+}
+
+std::uint32_t IcrcMemory::identified(std::uint32_t crc, const Route& route,
+                                     std::size_t transport_bytes) {
   if (route.identification == 0 || !route.is_ipv4()) return crc;
-  return crc ^ changes_.of(transport.size() + kIcrcBytes, route.identification);
+  return crc ^ changes_.of(transport_bytes + kIcrcBytes, route.identification);
+}
+
+std::uint32_t IcrcMemory::icrc_of(const Route& route, ByteView transport) {
+  if (transport.size() < kBthBytes || route.identification >= kMaxTrainPackets) {
+    return softhca::icrc_of(route, transport);
+  }
+  const std::uint32_t crc = crc32(start_of(route, transport), transport.subspan(kSharedBytes));
+  return identified(crc, route, transport.size());
 }
 
 void IcrcMemory::append(const Route& route, ByteSpan transport) {
-  const std::uint32_t icrc = icrc_of(route, transport);
-  store_be32(transport.data() + transport.size(), __builtin_bswap32(icrc));
+  put_behind(transport, icrc_of(route, transport));
+}
+
+std::uint32_t IcrcMemory::before_payload(const Route& route, ByteView transport,
+                                         std::size_t header_bytes) {
+  return crc32(start_of(route, transport),
+               transport.subspan(kSharedBytes, header_bytes - kSharedBytes));
+}
+
+void IcrcMemory::append_summed(const Route& route, ByteSpan transport, std::uint32_t crc) {
+  put_behind(transport, identified(crc, route, transport.size()));
 }
 
 IcrcVerdict IcrcMemory::check(const Route& route, ByteView datagram, IcrcLevel level) {

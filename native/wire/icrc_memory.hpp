@@ -30,6 +30,11 @@ class IcrcMemory {
  public:
   std::uint32_t icrc_of(const Route& route, ByteView transport);
   void append(const Route& route, ByteSpan transport);
+  // For who sums the payload while it comes: the CRC-32 of what is before it. `transport`: as for
+  // append(), with its first `header_bytes` in place. Then the same as append(), where `crc`
+  // continues from that to the end.
+  std::uint32_t before_payload(const Route& route, ByteView transport, std::size_t header_bytes);
+  void append_summed(const Route& route, ByteSpan transport, std::uint32_t crc);
   IcrcVerdict check(const Route& route, ByteView datagram, IcrcLevel level);
 
  private:
@@ -42,6 +47,11 @@ class IcrcMemory {
     std::uint64_t bth = 0;
     std::uint32_t crc = 0;
   };
+
+  // Of the packet with the identification 0. Precondition: it has a BTH.
+  std::uint32_t start_of(const Route& route, ByteView transport);
+  // With the identification of `route`, which is below kMaxTrainPackets.
+  std::uint32_t identified(std::uint32_t crc, const Route& route, std::size_t transport_bytes);
 
   std::array<Start, 16> starts_{};
   TrainChanges changes_;
