@@ -67,7 +67,11 @@ def difference(which: str, left: Lines, right: Lines, seen: Counter[str]) -> tup
 
 def compare(which: str, left: Path, right: Path) -> int:
     """Prints the differences; 1, if one is not explained."""
-    both = cases_of(left), cases_of(right)
+    return report(which, cases_of(left), cases_of(right))
+
+
+def report(which: str, *both: dict[int, Lines]) -> int:
+    """The same of lists that were read."""
     seen: Counter[str] = Counter()
     found: dict[str, list[tuple[int, str]]] = defaultdict(list)
     numbers = both[0].keys() | both[1].keys()
