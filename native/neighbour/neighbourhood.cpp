@@ -120,6 +120,12 @@ bool Neighbourhood::watch(int fd, std::uint32_t how) {
   return fd < 0 || epoll_ctl(readiness_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
+// Before a descriptor is closed: children of fork() may have copies, with which it would stay in
+// the set, and tell of its end without end.
+void Neighbourhood::ignore(int fd) {
+  static_cast<void>(epoll_ctl(readiness_.get(), EPOLL_CTL_DEL, fd, nullptr));
+}
+
 // --- meeting
 
 NeighbourMessage Neighbourhood::card(MessageKind kind) const {
@@ -196,7 +202,10 @@ void Neighbourhood::accept_some() {
     if (!guest.is_open()) return;
     pid_t pid = 0;
     if (!peer_process(guest.get(), pid) || !watch(guest.get())) continue;
-    if (guests_.size() >= kMostGuests) guests_.erase(guests_.begin());
+    if (guests_.size() >= kMostGuests) {
+      ignore(guests_.front().get());
+      guests_.erase(guests_.begin());
+    }
     guests_.push_back(std::move(guest));
   }
   // There may be more, of whom has been told already.
@@ -224,7 +233,7 @@ void Neighbourhood::answer(FileDescriptor socket) {
   Neighbour::Meeting meeting;
   const int error = receive_message(socket.get(), message, fds);
   if (error == EAGAIN) {  // It was about another one, whose descriptor had this number.
-    guests_.push_back(std::move(socket));
+    if (watch(socket.get())) guests_.push_back(std::move(socket));
     return;
   }
   if (error != 0 || message.kind != MessageKind::HELLO ||
@@ -264,12 +273,7 @@ void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
   inhabited_.store(true);
   // Who sleeps now has not told this one to wake it.
   eventfd_write(bell_.get(), 1);
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = socket;
-  if (epoll_ctl(readiness_.get(), EPOLL_CTL_ADD, socket, &event) != 0 && errno == EEXIST) {
-    static_cast<void>(epoll_ctl(readiness_.get(), EPOLL_CTL_MOD, socket, &event));
-  }
+  static_cast<void>(watch(socket));
   static_cast<void>(watch(process));
 }
 
@@ -299,6 +303,7 @@ void Neighbourhood::serve() {
                guest != guests_.end()) {
       FileDescriptor socket = std::move(*guest);
       guests_.erase(guest);
+      ignore(fd);
       answer(std::move(socket));
     } else {
       remove_gone(fd);
@@ -332,6 +337,8 @@ void Neighbourhood::take_the_rest(Neighbour& neighbour) {
 // Its queue pairs are left to the network, where nobody answers for it any more.
 void Neighbourhood::leave(std::size_t index) {
   adapter_.forget_path(*neighbours_[index]);
+  ignore(neighbours_[index]->socket());
+  ignore(neighbours_[index]->process());
   neighbours_.erase(neighbours_.begin() + static_cast<std::ptrdiff_t>(index));
   inhabited_.store(!neighbours_.empty());
 }

@@ -64,6 +64,7 @@ class Neighbourhood final : public LocalPaths {
   Neighbourhood(const LocalAddress& local, ShortMutex& mutex, Adapter& adapter);
   bool listen();
   bool watch(int fd, std::uint32_t how = 0);
+  void ignore(int fd);
   void accept_some();
   bool holds(pid_t pid, const Gid& gid) const;
   void answer(FileDescriptor socket);

@@ -221,5 +221,30 @@ TEST("neighbour: the end of one is not taken for the end of who came after it") 
   host.go();
 }
 
+// The child has copies of the descriptors that led to them, and may live long.
+TEST("neighbour: those who have gone keep nobody awake whose process has forked meanwhile") {
+  Side host(1);
+  Child neighbour(config_of(2).gids[0], host.gid());
+  neighbour.await_report();
+  while (!host.neighbours->is_inhabited()) host.neighbours->serve();
+  const FileDescriptor guest = local_socket();
+  Name name = name_of(host.gid());
+  CHECK_EQ(connect(guest.get(), name.get(), name.length), 0);
+  host.neighbours->serve();
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  shutdown(guest.get(), SHUT_RDWR);
+  neighbour.end();
+  for (int times = 0; times < 100; ++times) host.neighbours->serve();
+  const bool due = is_due(host);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK(!host.neighbours->is_inhabited());
+  CHECK(!due);
+  host.go();
+}
+
 }  // namespace
 }  // namespace softhca::testing
