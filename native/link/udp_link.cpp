@@ -107,11 +107,14 @@ LinkError UdpLink::watch(int fd) {
   return {error, std::string("cannot watch a socket: ") + std::strerror(error)};
 }
 
+// Before a socket is closed: while a child of fork() has a copy, it would stay in the set.
+void UdpLink::ignore(int fd) { epoll_ctl(readiness_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+
 // Waits for room in `fd`'s buffer (-1: for none). Only then is it in the set, which would hear of
 // each datagram that has left.
 void UdpLink::block_on(int fd) {
   if (fd == blocked_socket_) return;
-  if (blocked_socket_ >= 0) epoll_ctl(readiness_.get(), EPOLL_CTL_DEL, blocked_socket_, nullptr);
+  if (blocked_socket_ >= 0) ignore(blocked_socket_);
   blocked_socket_ = fd;
   epoll_event event{};
   event.events = EPOLLOUT;
@@ -347,8 +350,10 @@ LinkError UdpLink::leave_group(const Gid& group) {
   const auto found = std::find_if(groups_.begin(), groups_.end(),
                                   [&group](const Group& joined) { return joined.gid == group; });
   if (found == groups_.end()) return {EINVAL, "group " + format_gid(group) + " was not joined"};
-  // Closing the socket leaves the group and the epoll set.
-  if (--found->joins == 0) groups_.erase(found);
+  if (--found->joins == 0) {
+    ignore(found->socket.get());
+    groups_.erase(found);  // Closing the socket leaves the group.
+  }
   return {};
 }
 
@@ -365,6 +370,7 @@ LinkError UdpLink::move_to(unsigned interface_index) {
     LinkError error = open_group_socket(there, group.gid, socket);
     if (error.ok()) error = watch(socket.get());
     if (!error.ok()) return error;
+    ignore(group.socket.get());
     group.socket = std::move(socket);
   }
   local_ = there;

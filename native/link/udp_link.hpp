@@ -76,6 +76,7 @@ class UdpLink final : public Link {
   LinkError bind_address(const UdpOptions& options, std::uint64_t seed);
   LinkError open_send_sockets(const UdpOptions& options, std::uint64_t seed);
   LinkError watch(int fd);
+  void ignore(int fd);
   void block_on(int fd);
   bool sendable(const Route& route) const;
   void expect_like(std::size_t arrived);

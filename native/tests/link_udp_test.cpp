@@ -3,6 +3,9 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -235,6 +238,27 @@ TEST("link udp: a group's datagrams reach every member, the sender included, unt
   CHECK(b->leave_group(group).ok());
   CHECK_EQ(b->leave_group(group).error, EINVAL);
   CHECK_EQ(a->join_group(a->local().gid).error, EINVAL);
+}
+
+// The child has a copy of the socket, to which the group's datagrams go as long as it lives.
+TEST("link udp: a group that was left wakes nobody though the process has forked meanwhile") {
+  auto a = open_link(), b = open_link();
+  const Gid group = group_of(*a);
+  CHECK(b->join_group(group).ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  CHECK(b->leave_group(group).ok());
+  const Route route = route_from(*a, group);
+  const Bytes bytes = datagram_on(route, 1, 64);
+  const Datagram datagram{route, bytes};
+  CHECK_EQ(a->send(std::span(&datagram, 1)), std::size_t{1});
+  pollfd ready{b->ready_fd(), POLLIN, 0};
+  const int woken = poll(&ready, 1, 0);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  CHECK_EQ(woken, 0);
 }
 
 TEST("link udp: groups are heard, however much else comes") {
