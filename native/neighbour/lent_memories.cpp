@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "neighbour/fair_share.hpp"
+
 namespace softhca {
 namespace {
 
@@ -58,7 +60,7 @@ class LentMemories::Memory final : public AddressSpace {
 };
 
 void LentMemories::add(std::uint64_t number, pid_t process, FileDescriptor file) {
-  if (memories_.size() >= kMost) return;
+  if (memories_.size() >= kMost || !leaves_descriptors(file.get())) return;
   const std::string name = name_of(file.get());
   if (!is_memory(file.get(), name)) return;
   const pid_t known = is_memory_of(process, file.get(), name) ? process : 0;

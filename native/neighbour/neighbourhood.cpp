@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "neighbour/barrier.hpp"
+#include "neighbour/fair_share.hpp"
 #include "neighbour/peer_memory.hpp"
 
 namespace softhca {
@@ -162,7 +163,7 @@ void Neighbourhood::meet(const Gid& gid, int answer_ms) {
   FileDescriptor socket = local_socket();
   sockaddr_un address;
   const socklen_t length = name_of(gid, interface_index_, address);
-  if (!socket.is_open() ||
+  if (!socket.is_open() || !leaves_descriptors(socket.get()) ||
       connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
     return;
   }
@@ -238,8 +239,8 @@ void Neighbourhood::answer(FileDescriptor socket) {
   }
   if (error != 0 || message.kind != MessageKind::HELLO ||
       message.segment_bytes != sizeof(SegmentLayout) || fds.size() != 2 || message.gid == own_ ||
-      !is_bell(fds[1].get()) || !peer_process(socket.get(), meeting.pid) ||
-      !holds(meeting.pid, message.gid)) {
+      !leaves_descriptors(fds[1].get()) || !is_bell(fds[1].get()) ||
+      !peer_process(socket.get(), meeting.pid) || !holds(meeting.pid, message.gid)) {
     return;
   }
   meeting.peer = message.gid;

@@ -3,14 +3,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <vector>
 
+#include "neighbour/lent_memories.hpp"
 #include "neighbour/mapped_buffers.hpp"
 #include "tests/neighbour_guest.hpp"
 #include "tests/neighbour_sides.hpp"
@@ -118,6 +121,60 @@ TEST("neighbour: who greets with an address that is not its own is none") {
   waitpid(other, nullptr, 0);
   CHECK(hello(guest.own));
   host.go();
+}
+
+// A limit that is low enough to be reached.
+struct FewDescriptors {
+  explicit FewDescriptors(rlim_t count) {
+    CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit few{count, before.rlim_max};
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  ~FewDescriptors() { setrlimit(RLIMIT_NOFILE, &before); }
+  rlimit before{};
+};
+
+TEST("neighbour: those who greet under many addresses leave descriptors to the program") {
+  constexpr rlim_t kLimit = 160;
+  Side host(1);
+  std::vector<std::unique_ptr<Guest>> guests;
+  std::size_t known = 0;
+  {
+    const FewDescriptors few(kLimit);
+    do {
+      known = host.neighbours->count();
+      guests.push_back(
+          std::make_unique<Guest>(config_of(static_cast<std::uint8_t>(guests.size() + 2)).gids[0]));
+      guests.back()->connect_to(host.gid());
+      guests.back()->greet();
+      host.neighbours->serve();
+      host.neighbours->serve();
+    } while (host.neighbours->count() > known);
+    CHECK(static_cast<rlim_t>(descriptors()) < kLimit - kLimit / 8);
+    // Nor are others asked.
+    host.neighbours->meet(guests.back()->own);
+    pollfd asked{guests.back()->listener.get(), POLLIN, 0};
+    CHECK_EQ(poll(&asked, 1, 0), 0);
+  }
+  CHECK(known > 0);
+  // Where there are enough, it is a neighbour.
+  welcome(host, *guests.back());
+  CHECK_EQ(host.neighbours->count(), known + 1);
+  host.go();
+}
+
+TEST("neighbour: memories that are lent leave descriptors to the program") {
+  constexpr rlim_t kLimit = 100;
+  LentMemories lent;
+  std::uint64_t number = 0;
+  {
+    const FewDescriptors few(kLimit);
+    do {
+      lent.add(++number, 0, FileDescriptor(open("/proc/self/mem", O_RDONLY | O_CLOEXEC)));
+    } while (lent.find(number) != nullptr);
+    CHECK(static_cast<rlim_t>(descriptors()) < kLimit - kLimit / 8);
+  }
+  CHECK(number > 1);
 }
 
 // The adapter may be locked while it listens.
