@@ -4,28 +4,36 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "neighbour/fair_share.hpp"
+
 namespace softhca {
 
 MappedBuffers::~MappedBuffers() {
-  for (const auto& [number, mapping] : mappings_) munmap(mapping.address, mapping.bytes);
+  while (!mappings_.empty()) unmap(mappings_.begin()->first);
 }
 
 void MappedBuffers::map(std::uint64_t number, std::uint64_t bytes, const FileDescriptor& fd) {
   struct stat status;
-  // Of files, only those in memory can be asked for their seals.
+  // Of files, only those in memory can be asked for their seals. They are mapped as a whole: a part
+  // of one with huge pages could not be unmapped again.
   if (bytes == 0 || mappings_.contains(number) || mappings_.size() >= kMost ||
       fcntl(fd.get(), F_GET_SEALS) < 0 || fstat(fd.get(), &status) != 0 ||
-      static_cast<std::uint64_t>(status.st_size) < bytes) {
+      static_cast<std::uint64_t>(status.st_size) != bytes || !take_addresses(bytes)) {
     return;
   }
   void* address = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
-  if (address != MAP_FAILED) mappings_[number] = {address, bytes};
+  if (address != MAP_FAILED) {
+    mappings_[number] = {address, bytes};
+  } else {
+    give_addresses_back(bytes);
+  }
 }
 
 void MappedBuffers::unmap(std::uint64_t number) {
   const auto found = mappings_.find(number);
   if (found == mappings_.end()) return;
   munmap(found->second.address, found->second.bytes);
+  give_addresses_back(found->second.bytes);
   mappings_.erase(found);
 }
 

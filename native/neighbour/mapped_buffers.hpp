@@ -18,7 +18,8 @@ class MappedBuffers {
   // A neighbour with more gets what lies there across as it does other memory.
   static constexpr std::size_t kMost = 256;
 
-  // Nothing, if it is not memory: a fault there could wait for somebody.
+  // Nothing, if it is not memory, for a fault there could wait for somebody; not all of the file;
+  // or more than neighbours may take of the addresses.
   void map(std::uint64_t number, std::uint64_t bytes, const FileDescriptor& fd);
   void unmap(std::uint64_t number);
   // Where these bytes of the buffer are here; null if they are not.

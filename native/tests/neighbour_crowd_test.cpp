@@ -209,6 +209,41 @@ TEST("neighbour: who has many buffers mapped does not use up the room for mappin
   CHECK(mapped.at(2000, 0, 4096) != nullptr);
 }
 
+// Sparse files cost the one who has them nothing.
+TEST("neighbour: who has great buffers mapped does not use up the addresses") {
+  constexpr std::uint64_t kGreat = std::uint64_t{1} << 40;
+  const FileDescriptor file(memfd_create("buffer", MFD_CLOEXEC));
+  CHECK_EQ(ftruncate(file.get(), static_cast<off_t>(kGreat)), 0);
+  MappedBuffers mapped;
+  MappedBuffers of_another;
+  std::uint64_t count = 0;
+  for (std::uint64_t number = 1; number <= MappedBuffers::kMost; ++number) {
+    MappedBuffers& whose = number % 2 == 0 ? mapped : of_another;
+    whose.map(number, kGreat, file);
+    if (whose.at(number, 0, 1) != nullptr) ++count;
+  }
+  CHECK(count < 64);
+  const FileDescriptor small(memfd_create("buffer", MFD_CLOEXEC));
+  CHECK_EQ(ftruncate(small.get(), 4096), 0);
+  for (std::uint64_t number = 1; number <= 2 * count; ++number) {
+    mapped.unmap(number);
+    of_another.unmap(number);
+  }
+  mapped.map(1000, 4096, small);
+  CHECK(mapped.at(1000, 0, 4096) != nullptr);
+}
+
+// Of a file with huge pages a part is mapped as more than that, and not unmapped.
+TEST("neighbour: a part of a file is no buffer") {
+  const FileDescriptor file(memfd_create("buffer", MFD_CLOEXEC));
+  CHECK_EQ(ftruncate(file.get(), 8192), 0);
+  MappedBuffers mapped;
+  mapped.map(1, 4096, file);
+  CHECK(mapped.at(1, 0, 1) == nullptr);
+  mapped.map(1, 8192, file);
+  CHECK(mapped.at(1, 0, 8192) != nullptr);
+}
+
 // Such a one may have a file system that is a program, which reading would wait for.
 TEST("neighbour: a file that is not memory is no buffer") {
   const FileDescriptor file(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
