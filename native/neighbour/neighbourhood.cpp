@@ -268,6 +268,7 @@ void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
   const int process = meeting.process.get();
   auto neighbour = std::make_unique<Neighbour>(std::move(meeting));
   const std::lock_guard lock(mutex_);
+  const Change change(*this);
   is_ordered_ = is_ordered;
   if (!neighbour->greeted_here()) remove_former(neighbour->gid());
   neighbours_.push_back(std::move(neighbour));
@@ -293,6 +294,7 @@ void Neighbourhood::remove_former(const Gid& gid) {
 void Neighbourhood::serve() {
   epoll_event events[kEventsAtOnce];
   const int count = epoll_wait(readiness_.get(), events, kEventsAtOnce, 0);
+  const Change change(*this);
   for (int i = 0; i < count; ++i) {
     const int fd = events[i].data.fd;
     if (fd == bell_.get()) {
@@ -337,6 +339,7 @@ void Neighbourhood::take_the_rest(Neighbour& neighbour) {
 
 // Its queue pairs are left to the network, where nobody answers for it any more.
 void Neighbourhood::leave(std::size_t index) {
+  const Change change(*this);
   adapter_.forget_path(*neighbours_[index]);
   ignore(neighbours_[index]->socket());
   ignore(neighbours_[index]->process());
@@ -394,8 +397,10 @@ void Neighbourhood::awake() {
 }
 
 void Neighbourhood::abandon() {
-  for (const auto& neighbour : neighbours_) neighbour->abandon();
-  guests_.clear();
+  if (changes_.load() == 0) {
+    for (const auto& neighbour : neighbours_) neighbour->abandon();
+    guests_.clear();
+  }
   listener_.reset();
   readiness_.reset();
   bell_.reset();

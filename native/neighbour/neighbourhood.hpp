@@ -57,10 +57,25 @@ class Neighbourhood final : public LocalPaths {
   bool prepare_to_sleep();
   void awake();
 
-  // For a child after fork().
+  // For a child after fork(). What another thread of the parent was just changing stays as it is.
   void abandon();
 
  private:
+  // Around every change of who is known here.
+  class Change {
+   public:
+    explicit Change(Neighbourhood& all) : all_(all) {
+      all_.changes_.fetch_add(1);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+    ~Change() { all_.changes_.fetch_sub(1); }
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+
+   private:
+    Neighbourhood& all_;
+  };
+
   Neighbourhood(const LocalAddress& local, ShortMutex& mutex, Adapter& adapter);
   bool listen();
   bool watch(int fd, std::uint32_t how = 0);
@@ -90,7 +105,8 @@ class Neighbourhood final : public LocalPaths {
   std::vector<FileDescriptor> guests_;                 // Have connected, and not said who they are.
   std::vector<std::unique_ptr<Neighbour>> neighbours_;
   std::atomic<bool> inhabited_{false};
-  bool is_ordered_ = false;  // Barriers can be asked for.
+  std::atomic<int> changes_{0};  // Under way.
+  bool is_ordered_ = false;      // Barriers can be asked for.
 };
 
 }  // namespace softhca

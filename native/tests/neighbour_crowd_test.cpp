@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "neighbour/lent_memories.hpp"
@@ -335,6 +337,43 @@ TEST("neighbour: those who have gone keep nobody awake whose process has forked 
   waitpid(child, nullptr, 0);
   CHECK(!host.neighbours->is_inhabited());
   CHECK(!due);
+  host.go();
+}
+
+// A thread of the parent may have been in the middle of anything, and none of it goes on.
+TEST("neighbour: a child of fork() can leave neighbours that come and go") {
+  Side host(1);
+  std::atomic<bool> stop{false};
+  std::thread others([&] {
+    std::uint32_t number = 0;
+    while (!stop.load()) {
+      std::vector<std::unique_ptr<Guest>> guests;
+      for (int times = 0; times < 4; ++times, ++number) {
+        // An address is taken for as long as a child has a copy of what listens there.
+        const auto high = static_cast<std::uint8_t>(number >> 8);
+        const Gid own = own_address(static_cast<std::uint8_t>(number), 0xfc, high);
+        guests.push_back(std::make_unique<Guest>(own));
+        guests.back()->connect_to(host.gid());
+        guests.back()->greet();
+      }
+      while (host.neighbours->count() < guests.size()) host.neighbours->serve();
+      guests.clear();
+      while (host.neighbours->is_inhabited()) host.neighbours->serve();
+    }
+  });
+  int status = 0;
+  for (int forks = 0; forks < 300 && status == 0; ++forks) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      host.neighbours->abandon();
+      _exit(0);
+    }
+    waitpid(child, &status, 0);
+  }
+  stop.store(true);
+  others.join();
+  CHECK_EQ(status, 0);
   host.go();
 }
 
