@@ -48,15 +48,16 @@ struct Side {
   void modify(const QpAttr& attr, std::uint32_t mask) {
     CHECK(adapter.modify_qp(qpn, attr, mask, kNow).ok());
   }
-  void connect(const Side& peer) {
+  void connect(const Side& peer) { connect(peer.gid(), peer.qpn); }
+  void connect(const Gid& peer, std::uint32_t peer_qpn) {
     QpAttr attr;
     attr.qp_state = QpState::INIT;
     attr.qp_access_flags = 0xf;
     modify(attr, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags);
     attr.qp_state = QpState::RTR;
-    attr.ah_attr.dgid = peer.gid();
+    attr.ah_attr.dgid = peer;
     attr.path_mtu = 4;
-    attr.dest_qp_num = peer.qpn;
+    attr.dest_qp_num = peer_qpn;
     attr.max_dest_rd_atomic = attr.max_rd_atomic = 4;
     attr.min_rnr_timer = 12;
     const bool acknowledged = type == QpType::RC;

@@ -1,5 +1,5 @@
-// fuzz_packets [PACKETS [SEED]]: mutated packets against the parser and connected queue pairs.
-// Meant for ASan and UBSan.
+// fuzz_packets [PACKETS [SEED]]: mutated packets against the parser and connected queue pairs, and
+// as many again from a peer that shares memory. Meant for ASan and UBSan.
 //
 // Fails when a byte changed that no packet may change, when a secret byte left, or when an emitted
 // packet is malformed.
@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "fuzz/local_wire.hpp"
 #include "fuzz/mutator.hpp"
 #include "fuzz/victim.hpp"
 #include "wire/icrc.hpp"
@@ -19,6 +20,7 @@ namespace {
 struct Tally {
   std::uint64_t packets = 0;
   std::uint64_t answers = 0;
+  std::uint64_t handed_over = 0;
   std::uint64_t errors = 0;
 };
 
@@ -51,18 +53,31 @@ bool take_output(Victim& victim, std::uint64_t now_ns, Tally& tally) {
   return true;
 }
 
-bool run(std::uint64_t packets, std::uint64_t seed, Tally& tally) {
-  Victim victim(seed);
+// `near`: the peer is one that shares memory, and most packets come that way.
+bool run(std::uint64_t packets, std::uint64_t seed, bool near, Tally& tally) {
+  Random random(seed);
+  LocalWire wire(random);
+  Victim victim(seed, near ? &wire : nullptr);
   std::uint64_t now_ns = 1;
   Route route;
   std::vector<std::uint8_t> bytes;
-  for (; tally.packets < packets; ++tally.packets) {
+  for (std::uint64_t given = 0; given < packets; ++given, ++tally.packets) {
     const Line& line = victim.lines()[victim.random().below(victim.lines().size())];
-    make_packet(victim, line, route, bytes);
-    // A copy of its exact size, so that one byte beyond is found.
-    const std::vector<std::uint8_t> exact(bytes);
     now_ns += 1000;
-    victim.adapter().receive(route, exact, now_ns);
+    if (near && random.below(8) != 0) {
+      wire.hand_over(victim, line, now_ns);
+    } else {
+      make_packet(victim, line, route, bytes);
+      // A copy of its exact size, so that one byte beyond is found.
+      const std::vector<std::uint8_t> exact(bytes);
+      victim.adapter().receive(route, exact, now_ns);
+    }
+    while (near && victim.adapter().exchange(now_ns)) {
+    }
+    if (wire.leaked()) {
+      std::printf("a secret byte left for a neighbour\n");
+      return false;
+    }
     if (!take_output(victim, now_ns, tally)) {
       return false;
     }
@@ -78,6 +93,8 @@ bool run(std::uint64_t packets, std::uint64_t seed, Tally& tally) {
       }
     }
   }
+  tally.handed_over += wire.taken();
+  victim.leave();
   return true;
 }
 
@@ -89,10 +106,14 @@ int main(int argc, char** argv) {
   const std::uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   softhca::fuzz::Tally tally;
-  const bool good = softhca::fuzz::run(packets, seed, tally);
-  std::printf("%llu packets in, %llu out, %llu queue pairs taken to error\n%d passed, %d failed\n",
-              static_cast<unsigned long long>(tally.packets),
-              static_cast<unsigned long long>(tally.answers),
-              static_cast<unsigned long long>(tally.errors), good ? 1 : 0, good ? 0 : 1);
+  const bool good = softhca::fuzz::run(packets, seed, false, tally) &&
+                    softhca::fuzz::run(packets, seed, true, tally);
+  std::printf(
+      "%llu packets in, %llu out, %llu handed over, %llu queue pairs taken to error\n"
+      "%d passed, %d failed\n",
+      static_cast<unsigned long long>(tally.packets),
+      static_cast<unsigned long long>(tally.answers),
+      static_cast<unsigned long long>(tally.handed_over),
+      static_cast<unsigned long long>(tally.errors), good ? 1 : 0, good ? 0 : 1);
   return good ? 0 : 1;
 }

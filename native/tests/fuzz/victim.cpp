@@ -18,7 +18,7 @@ void must(const Status& status) {
 
 }  // namespace
 
-Victim::Victim(std::uint64_t seed) : random_(seed) {
+Victim::Victim(std::uint64_t seed, LocalPaths* paths) : random_(seed) {
   const std::uint8_t own[4] = {10, 0, 0, 2};
   const std::uint8_t peer[4] = {10, 0, 0, 1};
   own_gid_ = Gid::from_ipv4(own);
@@ -27,7 +27,9 @@ Victim::Victim(std::uint64_t seed) : random_(seed) {
   config.gids = {own_gid_};
   config.seed = seed;
   config.active_mtu = 3;
+  config.shortcut = paths != nullptr;
   adapter_ = std::make_unique<Adapter>(config);
+  adapter_->set_paths(paths);
   pd_ = adapter_->alloc_pd().value;
   other_pd_ = adapter_->alloc_pd().value;
   cq_ = adapter_->create_cq(65536).value;

@@ -10,6 +10,7 @@
 
 #include "adapter/adapter.hpp"
 #include "fuzz/arena.hpp"
+#include "transport/local_path.hpp"
 #include "vocabulary/random.hpp"
 
 namespace softhca::fuzz {
@@ -28,7 +29,8 @@ struct Line {
 
 class Victim {
  public:
-  explicit Victim(std::uint64_t seed);
+  // `paths`: ways to peers that share memory; null: there are none.
+  Victim(std::uint64_t seed, LocalPaths* paths);
 
   Adapter& adapter() { return *adapter_; }
   Arena& arena() { return arena_; }
@@ -43,6 +45,8 @@ class Victim {
   // were in error.
   unsigned refresh(std::uint64_t now_ns);
   QpAttr attributes(const Line& line) const;
+  // The ways are about to end.
+  void leave() { adapter_->set_paths(nullptr); }
 
  private:
   void lend(std::size_t lent, std::span<const std::size_t> pieces);
