@@ -59,12 +59,13 @@ class LentMemories::Memory final : public AddressSpace {
   ForeignMemory foreign_;
 };
 
-void LentMemories::add(std::uint64_t number, pid_t process, FileDescriptor file) {
-  if (memories_.size() >= kMost || !leaves_descriptors(file.get())) return;
+void LentMemories::add(std::uint64_t number, pid_t process, FileDescriptor&& file) {
   const std::string name = name_of(file.get());
   if (!is_memory(file.get(), name)) return;
-  const pid_t known = is_memory_of(process, file.get(), name) ? process : 0;
-  memories_.try_emplace(number, std::make_shared<Memory>(known, std::move(file)));
+  FileDescriptor memory = std::move(file);
+  if (memories_.size() >= kMost || !leaves_descriptors(memory.get())) return;
+  const pid_t known = is_memory_of(process, memory.get(), name) ? process : 0;
+  memories_.try_emplace(number, std::make_shared<Memory>(known, std::move(memory)));
 }
 
 AddressSpace* LentMemories::find(std::uint64_t number) const {

@@ -21,7 +21,7 @@ class LentMemories {
   // `process`: its number here, as the neighbour has it; 0 if that is not known. Where the file is
   // not that process's, the number is not used: going by it takes our rights, and opening the file
   // took the neighbour's. A file that is no process's memory is not taken.
-  void add(std::uint64_t number, pid_t process, FileDescriptor file);
+  void add(std::uint64_t number, pid_t process, FileDescriptor&& file);
   void remove(std::uint64_t number) { memories_.erase(number); }
   // Null if there is none.
   AddressSpace* find(std::uint64_t number) const;

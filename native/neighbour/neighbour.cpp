@@ -14,6 +14,7 @@
 
 #include "memory/guarded_access.hpp"
 #include "memory/often_copied.hpp"
+#include "neighbour/strangers_files.hpp"
 
 namespace softhca {
 namespace {
@@ -50,6 +51,13 @@ constexpr std::uint32_t kMayRefer = kSend | kWrite | kReadResponse;
 
 constexpr auto raw(RecordState state) { return static_cast<std::uint32_t>(state); }
 
+// What nobody has taken. False: there were files that no neighbour hands over.
+bool close_all(std::vector<FileDescriptor>& fds) {
+  bool known = true;
+  for (FileDescriptor& fd : fds) known &= close_strangers_file(std::move(fd));
+  return known;
+}
+
 }  // namespace
 
 Neighbour::Neighbour(Meeting meeting)
@@ -72,7 +80,7 @@ Neighbour::Neighbour(Meeting meeting)
 Neighbour::~Neighbour() {
   Wait wait;
   for (Lent& lent : lent_) static_cast<void>(take_back(lent, wait));
-  shutdown(met_.socket.get(), SHUT_RDWR);
+  close_strangers_socket(std::move(met_.socket));
 }
 
 // --- sending
@@ -437,7 +445,10 @@ bool Neighbour::hear(int most) {
   for (; most > 0; --most) {
     const int error = receive_message(met_.socket.get(), message, fds);
     if (error == EAGAIN) return true;
-    if (error != 0) return false;
+    if (error != 0) {
+      close_all(fds);
+      return false;
+    }
     if (message.kind == MessageKind::BUFFER && fds.size() == 1) {
       mapped_.map(message.buffer, message.buffer_bytes, fds[0]);
     } else if (message.kind == MessageKind::FORGET) {
@@ -450,6 +461,7 @@ bool Neighbour::hear(int most) {
     } else if (message.kind == MessageKind::AGREED) {
       agreed_ = true;
     }
+    if (!close_all(fds)) return false;
   }
   return true;
 }

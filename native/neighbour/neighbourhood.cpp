@@ -21,6 +21,7 @@
 #include "neighbour/barrier.hpp"
 #include "neighbour/fair_share.hpp"
 #include "neighbour/peer_memory.hpp"
+#include "neighbour/strangers_files.hpp"
 
 namespace softhca {
 namespace {
@@ -77,10 +78,11 @@ bool is_readable_within(int fd, int most_ms) {
 // What rings is written to while the adapter is locked: it must neither wait nor raise a signal, as
 // a pipe would. Of what has no type, eventfd alone can be written to like that.
 bool is_bell(int fd) {
-  struct stat status;
+  struct statx status;
   const int flags = fcntl(fd, F_GETFL);
-  return fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == 0 && flags >= 0 &&
-         (flags & O_NONBLOCK) != 0;
+  // A file system that is a program is not asked.
+  return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) == 0 &&
+         (status.stx_mode & S_IFMT) == 0 && flags >= 0 && (flags & O_NONBLOCK) != 0;
 }
 
 FileDescriptor process_descriptor(pid_t pid) {
@@ -92,7 +94,15 @@ FileDescriptor process_descriptor(pid_t pid) {
 Neighbourhood::Neighbourhood(const LocalAddress& local, ShortMutex& mutex, Adapter& adapter)
     : own_(local.gid), interface_index_(local.interface_index), mutex_(mutex), adapter_(adapter) {}
 
-Neighbourhood::~Neighbourhood() = default;
+Neighbourhood::~Neighbourhood() {
+  for (FileDescriptor& guest : guests_) close_strangers_socket(std::move(guest));
+  shutdown(listener_.get(), SHUT_RDWR);
+  for (;;) {  // Those who have knocked.
+    FileDescriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!guest.is_open()) break;
+    close_strangers_socket(std::move(guest));
+  }
+}
 
 std::unique_ptr<Neighbourhood> Neighbourhood::open(const LocalAddress& local, ShortMutex& mutex,
                                                    Adapter& adapter) {
@@ -171,6 +181,7 @@ void Neighbourhood::meet(const Gid& gid, int answer_ms) {
   meeting.peer = gid;
   if (!peer_process(socket.get(), meeting.pid) || !greet(socket.get(), meeting, answer_ms)) {
     silent_.push_back({gid, now_ns + kSilenceNs});
+    close_strangers_socket(std::move(socket));
     return;
   }
   meeting.socket = std::move(socket);
@@ -184,27 +195,38 @@ bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting, int answer_ms
       send_message(socket, card(MessageKind::HELLO), {meeting.segment->fd(), bell_.get()}) != 0) {
     return false;
   }
+  return take_welcome(socket, meeting, answer_ms) &&
+         send_message(socket, card(MessageKind::AGREED), {}) == 0;
+}
+
+bool Neighbourhood::take_welcome(int socket, Neighbour::Meeting& meeting, int answer_ms) {
   NeighbourMessage message;
   std::vector<FileDescriptor> fds;
-  if (!is_readable_within(socket, answer_ms) || receive_message(socket, message, fds) != 0 ||
-      message.kind != MessageKind::WELCOME || message.gid != meeting.peer || fds.size() != 1 ||
-      !is_bell(fds[0].get())) {
+  if (!is_readable_within(socket, answer_ms)) return false;
+  if (receive_message(socket, message, fds) != 0 || message.kind != MessageKind::WELCOME ||
+      message.gid != meeting.peer || fds.size() != 1 || !is_bell(fds[0].get())) {
+    for (FileDescriptor& fd : fds) close_strangers_file(std::move(fd));
     return false;
   }
   meeting.bell = std::move(fds[0]);
   meeting.readable = can_read(meeting.pid, message);
   meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);
-  return send_message(socket, card(MessageKind::AGREED), {}) == 0;
+  return true;
 }
 
 void Neighbourhood::accept_some() {
   for (int times = 0; times < kGuestsAtOnce; ++times) {
+    if (closing_is_behind()) return;
     FileDescriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!guest.is_open()) return;
     pid_t pid = 0;
-    if (!peer_process(guest.get(), pid) || !watch(guest.get())) continue;
+    if (!peer_process(guest.get(), pid) || !watch(guest.get())) {
+      close_strangers_socket(std::move(guest));
+      continue;
+    }
     if (guests_.size() >= kMostGuests) {
       ignore(guests_.front().get());
+      close_strangers_socket(std::move(guests_.front()));
       guests_.erase(guests_.begin());
     }
     guests_.push_back(std::move(guest));
@@ -219,43 +241,55 @@ void Neighbourhood::accept_some() {
 // Whether who says that it has this address listens there: from then on it is sent what is for that
 // address.
 bool Neighbourhood::holds(pid_t pid, const Gid& gid) const {
-  const FileDescriptor socket = local_socket();
+  FileDescriptor socket = local_socket();
   sockaddr_un address;
   const socklen_t length = name_of(gid, interface_index_, address);
   pid_t holder = 0;
-  return connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-         peer_process(socket.get(), holder) && holder == pid;
+  const bool is_held = connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                       peer_process(socket.get(), holder) && holder == pid;
+  close_strangers_socket(std::move(socket));
+  return is_held;
 }
 
 // A guest has said something, or gone.
 void Neighbourhood::answer(FileDescriptor socket) {
-  NeighbourMessage message;
-  std::vector<FileDescriptor> fds;
   Neighbour::Meeting meeting;
-  const int error = receive_message(socket.get(), message, fds);
+  const int error = take_hello(socket.get(), meeting);
   if (error == EAGAIN) {  // It was about another one, whose descriptor had this number.
     if (watch(socket.get())) guests_.push_back(std::move(socket));
     return;
   }
-  if (error != 0 || message.kind != MessageKind::HELLO ||
-      message.segment_bytes != sizeof(SegmentLayout) || fds.size() != 2 || message.gid == own_ ||
-      !leaves_descriptors(fds[1].get()) || !is_bell(fds[1].get()) ||
-      !peer_process(socket.get(), meeting.pid) || !holds(meeting.pid, message.gid)) {
+  // Somebody else may find that the neighbour is none, and close its socket.
+  const FileDescriptor asked(error == 0 ? fcntl(socket.get(), F_DUPFD_CLOEXEC, 0) : -1);
+  if (!asked.is_open()) {
+    close_strangers_socket(std::move(socket));
     return;
   }
-  meeting.peer = message.gid;
-  meeting.segment = std::make_unique<SharedSegment>();
-  if (meeting.segment->adopt(std::move(fds[0])) != 0) return;
-  meeting.bell = std::move(fds[1]);
-  meeting.readable = can_read(meeting.pid, message);
-  meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);
-  // Somebody else may find that the neighbour is none, and close its socket.
-  const FileDescriptor asked(fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
-  if (!asked.is_open()) return;
   meeting.socket = std::move(socket);
   // Known here before the peer may send.
   settle_down(std::move(meeting));
   static_cast<void>(send_message(asked.get(), card(MessageKind::WELCOME), {bell_.get()}));
+}
+
+// Errno; 0 is success. EAGAIN: nothing was said.
+int Neighbourhood::take_hello(int socket, Neighbour::Meeting& meeting) {
+  NeighbourMessage message;
+  std::vector<FileDescriptor> fds;
+  const int error = receive_message(socket, message, fds);
+  meeting.segment = std::make_unique<SharedSegment>();
+  if (error != 0 || message.kind != MessageKind::HELLO ||
+      message.segment_bytes != sizeof(SegmentLayout) || fds.size() != 2 || message.gid == own_ ||
+      !leaves_descriptors(fds[1].get()) || !is_bell(fds[1].get()) ||
+      !peer_process(socket, meeting.pid) || !holds(meeting.pid, message.gid) ||
+      meeting.segment->adopt(std::move(fds[0])) != 0) {
+    for (FileDescriptor& fd : fds) close_strangers_file(std::move(fd));
+    return error == 0 ? EPROTO : error;
+  }
+  meeting.peer = message.gid;
+  meeting.bell = std::move(fds[1]);
+  meeting.readable = can_read(meeting.pid, message);
+  meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);
+  return 0;
 }
 
 void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
@@ -399,7 +433,7 @@ void Neighbourhood::awake() {
 void Neighbourhood::abandon() {
   if (changes_.load() == 0) {
     for (const auto& neighbour : neighbours_) neighbour->abandon();
-    guests_.clear();
+    for (FileDescriptor& guest : guests_) guest.reset();
   }
   listener_.reset();
   readiness_.reset();

@@ -83,8 +83,10 @@ class Neighbourhood final : public LocalPaths {
   void accept_some();
   bool holds(pid_t pid, const Gid& gid) const;
   void answer(FileDescriptor socket);
+  int take_hello(int socket, Neighbour::Meeting& meeting);
   void settle_down(Neighbour::Meeting meeting);
   bool greet(int socket, Neighbour::Meeting& meeting, int answer_ms);
+  bool take_welcome(int socket, Neighbour::Meeting& meeting, int answer_ms);
   NeighbourMessage card(MessageKind kind) const;
   bool can_read(pid_t pid, const NeighbourMessage& message) const;
   void remove_former(const Gid& gid);

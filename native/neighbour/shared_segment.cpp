@@ -34,14 +34,14 @@ int SharedSegment::create() {
   return map();
 }
 
-int SharedSegment::adopt(FileDescriptor fd) {
-  fd_ = std::move(fd);
+int SharedSegment::adopt(FileDescriptor&& fd) {
   struct stat status;
-  const int seals = fcntl(fd_.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & kSeals) != kSeals || fstat(fd_.get(), &status) != 0 ||
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals || fstat(fd.get(), &status) != 0 ||
       static_cast<std::uint64_t>(status.st_size) != sizeof(SegmentLayout)) {
     return EINVAL;
   }
+  fd_ = std::move(fd);
   return map();
 }
 

@@ -19,8 +19,8 @@ class SharedSegment {
 
   // Errno; 0 is success.
   int create();
-  // Maps what a peer has made. EINVAL: it could change its size under us.
-  int adopt(FileDescriptor fd);
+  // Maps what a peer has made. EINVAL: it could change its size under us, and is not taken.
+  int adopt(FileDescriptor&& fd);
 
   int fd() const { return fd_.get(); }
   SegmentLayout& layout() { return *layout_; }

@@ -1,0 +1,126 @@
+#include "neighbour/strangers_files.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cerrno>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace softhca {
+namespace {
+
+constexpr int kMostWaiting = 16;
+
+// The thread lives as long as there is something to close.
+class Closer {
+ public:
+  void take(FileDescriptor file) {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(file));
+    ++count_;
+    if (!runs_) runs_ = start();
+    if (!runs_) close_one();
+  }
+  bool is_behind() const { return count_.load(std::memory_order_relaxed) >= kMostWaiting; }
+
+ private:
+  // No signal of the program's is for this thread.
+  bool start() {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = true;
+    try {
+      std::thread([this] { run(); }).detach();
+    } catch (const std::system_error&) {
+      started = false;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return started;
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!waiting_.empty()) {
+      FileDescriptor file = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      file.reset();
+      --count_;
+      lock.lock();
+    }
+    runs_ = false;
+  }
+
+  void close_one() {
+    waiting_.pop_back();
+    --count_;
+  }
+
+  std::mutex mutex_;
+  std::deque<FileDescriptor> waiting_;
+  std::atomic<int> count_{0};  // With the one that is being closed.
+  bool runs_ = false;
+};
+
+// Never destroyed: its thread may outlive the program's static objects. A child of fork() makes a
+// new one.
+std::atomic<Closer*> the_closer{nullptr};
+
+Closer& closer() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { the_closer.store(nullptr); });
+  static_cast<void>(registered);
+  Closer* current = the_closer.load();
+  if (current == nullptr) {
+    auto made = std::make_unique<Closer>();
+    if (the_closer.compare_exchange_strong(current, made.get())) current = made.release();
+  }
+  return *current;
+}
+
+// Memory, or what has no type, as eventfds. Nothing here asks a file system that is a program.
+bool is_closed_at_once(int file) {
+  struct statx status;
+  return fcntl(file, F_GET_SEALS) >= 0 ||
+         (statx(file, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) == 0 &&
+          (status.stx_mode & S_IFMT) == 0);
+}
+
+}  // namespace
+
+bool close_strangers_file(FileDescriptor file) {
+  if (!file.is_open() || is_closed_at_once(file.get())) return true;
+  closer().take(std::move(file));
+  return false;
+}
+
+// What is in it and was not heard may be files. Nothing comes in any more. A message is told from
+// the end, though it may be as short, by the credentials that it has no room to leave.
+void close_strangers_socket(FileDescriptor socket) {
+  if (!socket.is_open()) return;
+  const int on = 1;
+  shutdown(socket.get(), SHUT_RDWR);
+  setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+  msghdr header{};
+  if (recvmsg(socket.get(), &header, MSG_PEEK | MSG_DONTWAIT) >= 0 &&
+      (header.msg_flags & MSG_CTRUNC) != 0) {
+    closer().take(std::move(socket));
+  }
+}
+
+bool closing_is_behind() {
+  const Closer* const current = the_closer.load();
+  return current != nullptr && current->is_behind();
+}
+
+}  // namespace softhca

@@ -1,0 +1,19 @@
+// Closes files that strangers have opened, and sockets through which they may have handed over
+// some. Who closes a file last may have to wait for as long as who opened it likes: TCP sockets
+// linger, and a file system may be a program. So a thread does it that has nothing else to do,
+// wherever it is not certain that nothing is waited for.
+#pragma once
+
+#include "link/file_descriptor.hpp"
+
+namespace softhca {
+
+// True: it was one of those that neighbours hand over, and is closed.
+bool close_strangers_file(FileDescriptor file);
+// Of a local socket; nobody speaks through it any more.
+void close_strangers_socket(FileDescriptor socket);
+
+// So many wait for their turn that nobody else should be let in.
+bool closing_is_behind();
+
+}  // namespace softhca
