@@ -95,6 +95,9 @@ DriverError Driver::start() {
   }
   // Without it the port stays as it is: no reason to do without the device.
   static_cast<void>(address_monitor_.open());
+  // The address may have changed before changes were told. Not the thread's to find out: the C
+  // library ends a process whose descriptors somebody closes while it asks.
+  heed_address();
   return start_thread();
 }
 

@@ -37,7 +37,6 @@ constexpr unsigned kRoundsPerGlance = 64;
 }  // namespace
 
 void Driver::run() {
-  heed_address();  // It may have changed before changes were told.
   while (!stopping_.load()) {
     duty_.heed();
     if (duty_.is_threads()) {
