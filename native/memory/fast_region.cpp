@@ -9,28 +9,55 @@
 namespace softhca {
 namespace {
 
-// Pages must follow each other without gaps: only the first piece may begin inside one, and only
-// the last may end there.
-Status check_pages(std::span<const Piece> pieces, std::uint64_t page_bytes,
-                   std::uint32_t max_pages) {
-  const std::uint64_t mask = page_bytes - 1;
-  std::uint64_t pages = 0;
-  for (std::size_t at = 0; at < pieces.size(); ++at) {
-    const Piece& piece = pieces[at];
-    const std::uint64_t end = piece.address + piece.length;
-    if (at != 0 && (piece.address & mask) != 0) {
-      return refuse(EINVAL, "sg", at, "may not begin inside a page, unless it is the first entry");
-    }
-    if (at + 1 != pieces.size() && (end & mask) != 0) {
-      return refuse(EINVAL, "sg", at, "may not end inside a page, unless it is the last entry");
-    }
-    pages += (((end + mask) & ~mask) - (piece.address & ~mask)) / page_bytes;
+// The pieces that entries of a list make.
+struct PieceList {
+  std::vector<Piece> pieces;
+  std::uint64_t length = 0;
+  std::size_t last_entry = 0;  // That has bytes.
+
+  void add(std::size_t entry, std::uint64_t address, std::uint64_t bytes) {
+    pieces.push_back({address, bytes, length});
+    length += bytes;
+    last_entry = entry;
   }
-  if (pages > max_pages) {
-    return refuse(EINVAL, "sg", pages, "are more pages than max_sg", max_pages);
+
+  // Pages must follow each other without gaps: only the first piece may begin inside one, and only
+  // the last may end there. An entry that begins where the last one ended goes on with its piece,
+  // as ib_map_mr_sg() has it.
+  Status add_pages(std::size_t entry, std::uint64_t address, std::uint64_t bytes,
+                   std::uint64_t page_bytes) {
+    const std::uint64_t mask = page_bytes - 1;
+    const std::uint64_t end = pieces.empty() ? 0 : pieces.back().address + pieces.back().length;
+    if (end != 0 && end == address) {
+      pieces.back().length += bytes;
+      length += bytes;
+      last_entry = entry;
+      return Status::success();
+    }
+    if ((end & mask) != 0) {
+      return refuse(EINVAL, "sg", last_entry,
+                    "may not end inside a page, unless it is the last entry or the next goes on "
+                    "from there");
+    }
+    if (!pieces.empty() && (address & mask) != 0) {
+      return refuse(EINVAL, "sg", entry,
+                    "may not begin inside a page, unless it is the first entry or goes on from the "
+                    "one before it");
+    }
+    add(entry, address, bytes);
+    return Status::success();
   }
-  return Status::success();
-}
+
+  std::uint64_t pages(std::uint64_t page_bytes) const {
+    const std::uint64_t mask = page_bytes - 1;
+    std::uint64_t count = 0;
+    for (const Piece& piece : pieces) {
+      const std::uint64_t end = piece.address + piece.length;
+      count += (((end + mask) & ~mask) - (piece.address & ~mask)) / page_bytes;
+    }
+    return count;
+  }
+};
 
 }  // namespace
 
@@ -60,42 +87,46 @@ Status MemoryTable::map_fast_region(std::uint32_t handle, const FastMapping& map
   if (slot->state == KeyState::VALID) {
     return refuse(EBUSY, "mr", handle, "is still valid: invalidate it first");
   }
-  if (mapping.page_bytes < 4096 || (mapping.page_bytes & (mapping.page_bytes - 1)) != 0) {
-    return refuse(EINVAL, "page_size", mapping.page_bytes, "must be a power of two, 4096 at least");
+  const std::uint64_t page_bytes = mapping.page_bytes;
+  const bool has_pages = !slot->may_have_gaps;
+  if (page_bytes < 4096 || (page_bytes & (page_bytes - 1)) != 0) {
+    return refuse(EINVAL, "page_size", page_bytes, "must be a power of two, 4096 at least");
   }
-  std::vector<Piece> pieces;
-  std::uint64_t length = 0;
-  for (const auto& [address, bytes] : mapping.ranges) {
-    if (wraps(address, bytes) || length + bytes < length) {
+  PieceList list;
+  for (std::size_t entry = 0; entry < mapping.ranges.size(); ++entry) {
+    const auto& [address, bytes] = mapping.ranges[entry];
+    if (wraps(address, bytes) || list.length + bytes < list.length) {
       return refuse(EINVAL, "sg", bytes, "must not wrap 2^64");
     }
-    if (bytes != 0) {
-      pieces.push_back({address, bytes, length});
-      length += bytes;
+    if (bytes == 0) {
+      continue;
+    }
+    if (!has_pages) {
+      list.add(entry, address, bytes);
+    } else if (Status status = list.add_pages(entry, address, bytes, page_bytes); !status.ok()) {
+      return status;
     }
   }
-  if (length == 0) {
+  if (list.length == 0) {
     return refuse(EINVAL, "sg", 0, "must hold a byte at least");
   }
-  if (length > limits_.max_region_bytes) {
-    return refuse(EINVAL, "sg", length, "are more bytes than max_mr_size",
+  if (list.length > limits_.max_region_bytes) {
+    return refuse(EINVAL, "sg", list.length, "are more bytes than max_mr_size",
                   limits_.max_region_bytes);
   }
-  const Status fits =
-      slot->may_have_gaps
-          ? (pieces.size() > slot->max_pieces
-                 ? refuse(EINVAL, "sg", pieces.size(), "are more than max_sg", slot->max_pieces)
-                 : Status::success())
-          : check_pages(pieces, mapping.page_bytes, slot->max_pieces);
-  if (!fits.ok()) {
-    return fits;
+  if (has_pages && list.pages(page_bytes) > slot->max_pieces) {
+    return refuse(EINVAL, "sg", list.pages(page_bytes), "are more pages than max_sg",
+                  slot->max_pieces);
   }
-  const std::uint64_t iova = mapping.iova.value_or(pieces.front().address);
-  if (wraps(iova, length)) {
+  if (!has_pages && list.pieces.size() > slot->max_pieces) {
+    return refuse(EINVAL, "sg", list.pieces.size(), "are more than max_sg", slot->max_pieces);
+  }
+  const std::uint64_t iova = mapping.iova.value_or(list.pieces.front().address);
+  if (wraps(iova, list.length)) {
     return refuse(EINVAL, "iova", iova, "the range must not wrap 2^64");
   }
-  slot->mapped_pieces = std::move(pieces);
-  slot->mapped_length = length;
+  slot->mapped_length = list.length;
+  slot->mapped_pieces = std::move(list.pieces);
   slot->mapped_iova = iova;
   slot->mapped_writable = mapping.writable;
   return Status::success();

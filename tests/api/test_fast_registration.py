@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import mmap
 
 import pytest
@@ -119,9 +120,31 @@ def test_pages_without_gaps(lender):
     mr.close()
 
 
+def test_entries_that_go_on_from_one_another_need_no_page_boundary(lender):
+    """As ib_map_mr_sg() has it: aligned, or contiguous with the entry before."""
+    memory = mmap.mmap(-1, 4 * PAGE)
+    view = memoryview(memory)
+    mr = lender.pair.b.keep(lender.pair.b.pd.alloc_mr(MrType.MEM_REG, 3))
+    cuts = [104, 1004, 1004, PAGE + 100, 3 * PAGE]
+    mr.map_mr_sg([view[start:stop] for start, stop in itertools.pairwise(cuts)])
+    assert mr.length == 3 * PAGE - 104
+    assert register(lender, mr).ok
+    assert lender.write(mr.remote()[898:], b"seam") is WcStatus.SUCCESS
+    assert memory[1002:1006] == b"seam"
+    # One run of bytes: an atomic may lie on both sides of a seam.
+    word = mr.remote()[896:904]
+    add = hca.FetchAdd(lender.pair.a.mr[0:8], remote=word, add=1, signaled=True)
+    assert lender.run(add, on="asking").ok
+    assert memory[1000] == 1
+    mr.close()
+
+
 @pytest.mark.parametrize(
     ("ranges", "rule"),
     [
+        ([(0x1000, 4096), (0x2000, 100), (0, 0), (0x3000, 10)], "sg=1: may not end inside a page"),
+        ([(0x1000, 4096), (0, 0), (0x3001, 10)], "sg=2: may not begin inside a page"),
+        ([(0x1FFF, 4096), (0x2FFF, 3 * 4096 + 1)], "more pages than max_sg"),
         ([(0x1000, 4096), (0x3001, 10)], "begin inside a page"),
         ([(0x1000, 100), (0x3000, 10)], "end inside a page"),
         ([(0x1FFF, 4 * 4096 + 1)], "more pages than max_sg"),

@@ -66,7 +66,8 @@ class FastMR(MR):
         Args:
             sg: Buffers, or (address, length) pairs of memory that the caller keeps, which follow
                 each other in the region. Unless it is of MrType.SG_GAPS, only the first may begin
-                and only the last may end inside a page.
+                and only the last may end inside a page; one that begins where the one before it
+                ends is one with that.
             page_size: Bytes of a page: a power of two, 4096 at least.
             iova: What the key calls the first byte; by default its address. 0 with ZERO_BASED.
 
