@@ -139,21 +139,21 @@ bool Requester::may_send_next() {
     return false;
   }
   SendWqe& wqe = qp_.sq.at(current_);
-  if (!wqe.started) {
-    if (qp_.state() == QpState::SQD || (wqe.fence() && !reads_.empty()) || waits_for_reads(wqe)) {
-      return false;
-    }
-    if (!begin(wqe)) {
-      return false;
-    }
-  }
   const std::int32_t under_way = psn_distance(unacked_psn_, next_psn_);
   if (under_way >= static_cast<std::int32_t>(window())) {
     return false;
   }
   // One that has begun goes on, though SQD may have lowered the limit to zero since.
   const std::size_t reads_allowed = std::max<std::size_t>(qp_.attr.max_rd_atomic, 1);
-  return !wqe.is_answered() || reads_.size() < reads_allowed;
+  if (wqe.is_answered() && reads_.size() >= reads_allowed) {
+    return false;
+  }
+  // Begun only when its packet leaves: what had to wait until SQD waits on (IBTA Vol 1, 10.3.1.5).
+  if (wqe.started) {
+    return true;
+  }
+  const bool waits = qp_.state() == QpState::SQD || (wqe.fence() && !reads_.empty());
+  return !waits && !waits_for_reads(wqe) && begin(wqe);
 }
 
 // An atomic must not change what a READ before it sees. The responder minds that until the answer

@@ -140,6 +140,37 @@ def test_10_3_1_5_a_started_message_is_sent_to_its_end_in_sqd(host):
     assert host.sends() == [(1, SUCCESS)]
 
 
+def test_10_3_1_5_a_read_that_waits_for_another_is_not_started(host):
+    qp, peer = connect(host, max_rd_atomic=1)
+    memory = host.memory(64)
+    qp.post(read(memory.sge(0, 8), wr_id=1), read(memory.sge(8, 8), wr_id=2))
+    assert peer.requests() == [("RDMA_READ_REQUEST", PSN)]
+    qp.modify(qp_state=S.SQD, en_sqd_async_notify=True)
+    peer.response("RDMA_READ_RESPONSE_ONLY", PSN, bytes(8))
+    assert host.events() == [(EventType.SQ_DRAINED, qp.qpn)]
+    assert host.sends() == [(1, SUCCESS)]
+    assert peer.requests() == []
+    qp.modify(qp_state=S.RTS)
+    assert peer.requests() == [("RDMA_READ_REQUEST", PSN + 1)]
+
+
+def test_10_3_1_5_a_message_that_waits_for_the_window_is_not_started(host):
+    qp, peer = connect(host, path_mtu=1, max_send_wr=128)
+    memory = host.memory(257)
+    qp.post(*(write(memory.sge(), wr_id=n) for n in range(100)))
+    sent = len(peer.take())
+    assert 0 < sent < 200
+    started = (sent + 1) // 2
+    qp.modify(qp_state=S.SQD, en_sqd_async_notify=True)
+    peer.ack(PSN + sent - 1)
+    rest = len(peer.take())
+    assert sent + rest == 2 * started
+    if rest:
+        peer.ack(PSN + sent)
+    assert host.events() == [(EventType.SQ_DRAINED, qp.qpn)]
+    assert [wr_id for wr_id, _ in host.sends()] == list(range(started))
+
+
 def test_10_3_1_5_lost_packets_are_repeated_in_sqd(host):
     qp, peer = connect(host)
     qp.post(send(wr_id=1))

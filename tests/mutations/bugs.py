@@ -96,8 +96,8 @@ BUGS = [
     Bug(
         "more READs than the responder has resources for",
         "transport/requester.cpp",
-        "  return !wqe.is_answered() || reads_.size() < reads_allowed;",
-        "  return !wqe.is_answered() || reads_.size() <= reads_allowed;",
+        "  if (wqe.is_answered() && reads_.size() >= reads_allowed) {",
+        "  if (wqe.is_answered() && reads_.size() > reads_allowed) {",
     ),
     Bug(
         "a sequence NAK acknowledges what it complains of",
