@@ -400,8 +400,8 @@ AccessFault MemoryTable::masked_fetch_add(const Accessor& who, std::uint32_t rke
 }
 
 AccessFault MemoryTable::atomic_write(const Accessor& who, std::uint32_t rkey,
-                                      std::uint64_t address, std::uint64_t value) {
-  std::uint64_t original = 0;
+                                      std::uint64_t address, std::uint64_t value,
+                                      std::uint64_t& original) {
   return change_word(
       who, rkey, address, kAccessRemoteWrite, [=](std::uint64_t) { return value; }, original);
 }

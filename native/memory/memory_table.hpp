@@ -168,7 +168,7 @@ class MemoryTable {
                                std::uint64_t& original);
   // Eight bytes at once, as memory holds them.
   AccessFault atomic_write(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
-                           std::uint64_t value);
+                           std::uint64_t value, std::uint64_t& original);
   // The right to flush: of a range, or of whatever the key covers.
   AccessFault check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                           std::uint64_t length, bool whole, std::uint32_t access) const;

@@ -218,7 +218,8 @@ AccessFault Responder::run_atomic(Resource& resource) {
     return {};
   }
   if (info.has(kAtomicWrite)) {
-    return memory.atomic_write(resource.who, resource.rkey, resource.address, resource.value);
+    return memory.atomic_write(resource.who, resource.rkey, resource.address, resource.value,
+                               resource.original);
   }
   const bool swaps = opcode_operation(resource.opcode) == Operation::COMPARE_SWAP;
   if (info.has(kMasked) && swaps) {
@@ -235,21 +236,6 @@ AccessFault Responder::run_atomic(Resource& resource) {
                                      atomic.swap_add, resource.original)
                : memory.fetch_add(resource.who, resource.rkey, resource.address, atomic.swap_add,
                                   resource.original);
-}
-
-bool Responder::run_waiting_atomics() {
-  for (auto reply = replies_.begin(); reply != replies_.end(); ++reply) {
-    if (reply->kind != ReplyKind::ATOMIC) {
-      continue;
-    }
-    Resource& resource = resources_[reply->resource];
-    const AccessFault fault = resource.executed ? AccessFault{} : run_atomic(resource);
-    if (!fault.ok()) {
-      refuse_late(reply, resource.first_psn, fault);
-      return false;
-    }
-  }
-  return true;
 }
 
 // The packet is executed: its PSNs are used up, and it is acknowledged if it asks for that.

@@ -119,7 +119,7 @@ class Responder {
     std::uint32_t rkey = 0;
     Accessor who = 0;
     std::uint32_t length = 0;
-    std::uint64_t original = 0;  // Atomics: what the address held.
+    std::uint64_t original = 0;  // What the address held; of a FLUSH nothing.
     // What is no READ: atomics, ATOMIC WRITE and FLUSH.
     bool executed = false;  // False while it waits behind a READ.
     std::uint8_t opcode = 0;
@@ -145,13 +145,18 @@ class Responder {
   Step execute_read(const Packet& packet);
   Step execute_atomic(const Packet& packet);
   AccessFault run_atomic(Resource& resource);
-  bool run_waiting_atomics();
   void finish_packet(const Packet& packet);
   bool finish_message(const Packet& packet);
   void disown_message(std::uint32_t last_psns);
   void complete_receive(const Packet& packet);
   void acknowledge_some_day();
   bool complete_short(const ShortPacket& packet);
+
+  // READs and the atomics behind them (responder_order.cpp).
+  bool atomics_wait() const;
+  bool run_waiting_atomics();
+  bool is_overtaken(const Reply& reply) const;
+  void hide_atomics(const Reply& reply, std::uint64_t address, ByteSpan payload) const;
 
   // Refusals (responder.cpp): a NAK and the error state for reliable services, silence for the
   // others.
@@ -172,7 +177,6 @@ class Responder {
   bool find_resource(std::uint32_t psn, bool is_read, std::uint32_t& index) const;
   bool is_waited_for(std::uint32_t resource) const;
   bool owes_answer(std::uint32_t resource) const;
-  bool atomics_wait() const;
   Resource* take_resource(std::uint32_t& index);
   void push_nak(std::uint32_t psn, std::uint8_t syndrome);
   void push_syndrome(std::uint32_t psn, std::uint8_t syndrome);

@@ -115,14 +115,6 @@ bool Responder::owes_answer(std::uint32_t resource) const {
   });
 }
 
-// A READ still has bytes to fetch, or an atomic that waited for one has not run yet.
-bool Responder::atomics_wait() const {
-  return std::ranges::any_of(replies_, [this](const Reply& reply) {
-    return (reply.kind == ReplyKind::READ && !reply.repeats) ||
-           (reply.kind == ReplyKind::ATOMIC && !resources_[reply.resource].executed);
-  });
-}
-
 void Responder::add_load(QpLoad& load) const {
   load.resources = static_cast<std::uint32_t>(resources_.size());
   load.answering = static_cast<std::uint32_t>(std::ranges::count_if(
@@ -337,8 +329,9 @@ AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Out
   };
   packets = std::min(out.most_packets(qp_.mtu()), reply.end_packet - reply.next_packet);
   if (out.local != nullptr) out.local->pieces.clear();
+  const bool overtaken = is_overtaken(reply);
   // Nobody may wait for what is repeated: it is not lent, so that the region may go.
-  const bool lends = out.local != nullptr && !qp_.copies_payload && !reply.repeats;
+  const bool lends = out.local != nullptr && !qp_.copies_payload && !reply.repeats && !overtaken;
   if (lends && bytes_of(packets) > kLocalCopiedBytes) {
     bool listed = false;
     const AccessFault fault = memory.list_remote(resource.who, resource.rkey, address,
@@ -377,6 +370,9 @@ AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Out
                                                  reply.end_bytes - offset - payload_bytes);
     if (!fault.ok()) {
       return fault;
+    }
+    if (overtaken) {
+      hide_atomics(reply, address, payload);
     }
   }
   if (out.local == nullptr) {

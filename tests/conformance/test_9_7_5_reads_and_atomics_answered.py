@@ -291,6 +291,47 @@ def test_10_8_3_an_atomic_does_not_overtake_a_read_before_it(served):
     assert value(memory) == 100
 
 
+@pytest.mark.parametrize("behind", ["send", "write", "refused"])
+def test_10_8_3_nor_does_it_where_something_behind_it_cannot_wait_for_the_answer(served, behind):
+    """A receive completes with the atomic before it done, and the READ before both not sent yet."""
+    qp, peer, memory = served
+    memory.bytes[: 3 * MTU] = pattern(3 * MTU)
+    at = MTU - memory.address % 8 - 4 & ~7  # On the last packet but one, or over its end.
+    at += -(memory.address + at) % 8
+    put(memory, 5, at=at)
+    before = responses(memory, 0xFFFFFE, [MTU] * 3)
+    qp.recv()
+    ask(peer, memory, 0xFFFFFE, 3 * MTU)
+    add(peer, memory, 1, 1, at=at)
+    peer.request(
+        "ATOMIC_WRITE",
+        (9).to_bytes(8, "little"),
+        psn=2,
+        virtual_address=memory.address + at,
+        rkey=memory.rkey,
+        dma_length=8,
+    )
+    add(peer, memory, 3, 1, at=at)
+    if behind == "send":
+        peer.request("SEND_ONLY", psn=4)
+        assert value(memory, at) == 10
+    elif behind == "write":
+        peer.request(
+            "RDMA_WRITE_ONLY", psn=4, virtual_address=0, rkey=0, dma_length=0, ack_request=True
+        )
+        assert value(memory, at) == 10
+    else:
+        peer.request("SEND_LAST", psn=4)
+    answers = peer.answers()
+    assert answers[:3] == before
+    assert answers[3] == (1, "ATOMIC_ACKNOWLEDGE", 5)
+    assert answers[5] == (3, "ATOMIC_ACKNOWLEDGE", 9)
+    # Asked for again, it shows what is there now.
+    if behind != "refused":
+        ask(peer, memory, 0xFFFFFE, 3 * MTU)
+        assert peer.answers() == responses(memory, 0xFFFFFE, [MTU] * 3)
+
+
 def test_10_8_3_a_duplicate_of_an_atomic_that_waits_behind_a_read_is_one_atomic(served):
     _, peer, memory = served
     put(memory, 0)
