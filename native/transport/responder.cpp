@@ -324,7 +324,7 @@ void Responder::complete_receive(const Packet& packet) {
 
 Responder::Step Responder::refuse_request(NakCode code, const AccessFault& fault) {
   if (!qp_.is_reliable()) {
-    drop_message();
+    drop_message(WcStatus::REM_ABORT_ERR, fault);
     return Step::STOP;
   }
   // Nothing changes memory once it is known that the queue pair has failed.
@@ -344,7 +344,7 @@ Responder::Step Responder::refuse_request(NakCode code, const AccessFault& fault
 // The receive itself is wrong or too small: it completes in error.
 Responder::Step Responder::refuse_receive(NakCode code, WcStatus status, const AccessFault& fault) {
   if (!qp_.is_reliable() && status == WcStatus::LOC_LEN_ERR) {
-    drop_message();
+    drop_message(status, fault);
     return Step::STOP;
   }
   fail_receive(status, fault);
@@ -358,7 +358,7 @@ Responder::Step Responder::refuse_receive(NakCode code, WcStatus status, const A
 Responder::Step Responder::send_rnr_nak(const Packet&) {
   qp_.count(&Counters::out_of_buffer);
   if (!qp_.is_reliable()) {
-    drop_message();
+    drop_message(WcStatus::REM_ABORT_ERR, {});
     return Step::STOP;
   }
   qp_.count(&Counters::send_rnr_err);
@@ -367,11 +367,20 @@ Responder::Step Responder::send_rnr_nak(const Packet&) {
   return Step::STOP;
 }
 
-// Unreliable services: the rest of the message is ignored; a receive that was taken serves the next
-// one.
-void Responder::drop_message() {
+// Unreliable services: the rest of the message is ignored.
+void Responder::drop_message(WcStatus status, const AccessFault& fault) {
   qp_.count(&Counters::dropped_pkts);
+  abandon_message(status, fault);
+}
+
+// A receive that the message has taken serves the next one. One of a shared queue would be lost to
+// the other queue pairs until then: it completes in error, and nothing else happens to the queue
+// pair (IBTA Vol 1, 9.9.3, class E).
+void Responder::abandon_message(WcStatus status, const AccessFault& fault) {
   in_progress_ = InProgress::NOTHING;
+  if (has_receive_ && receive_srq_ != 0) {
+    fail_receive(status, fault);
+  }
 }
 
 void Responder::fail_receive(WcStatus status, const AccessFault& fault) {

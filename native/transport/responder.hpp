@@ -163,7 +163,8 @@ class Responder {
   Step refuse_request(NakCode code, const AccessFault& fault);
   Step refuse_receive(NakCode code, WcStatus status, const AccessFault& fault);
   Step send_rnr_nak(const Packet& packet);
-  void drop_message();
+  void drop_message(WcStatus status, const AccessFault& fault);
+  void abandon_message(WcStatus status, const AccessFault& fault);
   void fail_receive(WcStatus status, const AccessFault& fault);
 
   // Receives (responder_receive.cpp).

@@ -254,5 +254,44 @@ def test_10_2_9_unreliable_queue_pairs_take_from_it_too(host, qp_type):
     assert [(wc.wr_id, wc.qp_num) for wc in host.recv_wcs()] == [(1, qp.qpn)]
 
 
+@pytest.mark.parametrize("end", ["a gap", "a message that begins", "a wrong length"])
+def test_9_9_3_a_shared_receive_of_a_message_that_breaks_off_is_not_kept_from_others(host, end):
+    """Class E: it completes as aborted, and the queue pair that had taken it goes on."""
+    srq = host.srq()
+    pairs = [connect(host, QPType.UC, srq=srq, path_mtu=1, peer_qpn=n) for n in (0x11, 0x22)]
+    (one, peer_one), (_, peer_two) = pairs
+    post(host, srq, 1, 2, sges=[host.memory(1024).sge()])
+    peer_one.request("SEND_FIRST", bytes(256))
+    if end == "a gap":
+        peer_one.request("SEND_LAST", b"x", psn=0x103)
+    elif end == "a wrong length":
+        peer_one.request("SEND_MIDDLE", b"x")
+    else:
+        peer_one.request("RDMA_WRITE_ONLY", virtual_address=0, rkey=0, dma_length=0)
+    assert [(wc.wr_id, wc.status, wc.qp_num) for wc in host.recv_wcs()] == [
+        (1, WcStatus.REM_ABORT_ERR, one.qpn)
+    ]
+    assert one.state == QPState.RTS
+    peer_two.request("SEND_ONLY", b"x")
+    assert host.receives() == [(2, SUCCESS)]
+    post(host, srq, 3)
+    peer_one.request("SEND_ONLY", psn=0x110)
+    assert host.receives() == [(3, SUCCESS)]
+    assert host.events() == []
+
+
+@pytest.mark.parametrize("qp_type", [QPType.UC, QPType.UD], ids=str)
+def test_9_9_3_a_shared_receive_that_is_too_small_is_a_local_length_error(host, qp_type):
+    srq = host.srq()
+    qp, peer = connect(host, qp_type, srq=srq, qkey=5)
+    post(host, srq, 1, sges=[host.memory(8).sge()])
+    peer.request("SEND_ONLY", b"123456789", qkey=5)
+    assert host.receives() == [(1, WcStatus.LOC_LEN_ERR)]
+    assert qp.state == QPState.RTS
+    post(host, srq, 2, sges=[host.memory(64).sge()])
+    peer.request("SEND_ONLY", b"123456789", qkey=5)
+    assert host.receives() == [(2, SUCCESS)]
+
+
 def test_11_2_4_a_shared_queue_that_is_none_is_refused(host):
     assert errno_of(Qp, host, srq=0x7777) == errno.EINVAL

@@ -14,14 +14,15 @@ void Responder::on_unreliable(const Packet& packet) {
   }
   const OpcodeInfo& info = *packet.info;
   const bool begins = info.has(kFirst | kOnly);
-  if (packet.bth.psn != expected_psn_) {
+  const bool in_sequence = packet.bth.psn == expected_psn_;
+  if (!in_sequence) {
     qp_.count(&Counters::out_of_sequence);
-    in_progress_ = InProgress::NOTHING;
+  }
+  if (in_progress_ != InProgress::NOTHING && (begins || !in_sequence)) {
+    abandon_message(WcStatus::REM_ABORT_ERR, {Reason::BAD_SEQUENCE, 0, 0, 0});
   }
   if (begins) {
-    // A message that begins is taken afresh, wherever the last one stopped; a receive already taken
-    // serves it.
-    in_progress_ = InProgress::NOTHING;
+    // A message that begins is taken afresh, wherever the last one stopped.
     expected_psn_ = packet.bth.psn;
   } else if (in_progress_ == InProgress::NOTHING) {
     qp_.count(&Counters::dropped_pkts, packet.psns);

@@ -16,16 +16,18 @@ void Responder::on_datagram(const Packet& packet, const Route& from, std::size_t
     return;
   }
   if (packet.payload.size() > qp_.mtu()) {
-    drop_message();
+    qp_.count(&Counters::dropped_pkts);
     return;
   }
   if (!has_receive_ && !take_receive(packet)) {
     return;
   }
-  // A message that does not fit leaves the receive to the next one; nobody is told (class D).
-  if (kGrhBytes + packet.payload.size() > receive_.capacity_bytes) {
+  // A message that does not fit leaves the receive to the next one, and nobody is told (class D),
+  // unless it is one of a shared queue (class E).
+  if (const std::uint64_t bytes = kGrhBytes + packet.payload.size();
+      bytes > receive_.capacity_bytes) {
     qp_.count(&Counters::resp_local_length_error);
-    drop_message();
+    drop_message(WcStatus::LOC_LEN_ERR, {Reason::TOO_LONG, 0, 0, bytes});
     return;
   }
   qp_.count(&Counters::rx_send_requests);
