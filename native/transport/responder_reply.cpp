@@ -353,7 +353,7 @@ AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Out
     packet.bth.pad_count = static_cast<std::uint8_t>(-payload_bytes & 3);
     header_bytes = encode_headers(packet, out.buffer);
   }
-  if (out.local == nullptr && may_sum(payload_bytes)) {
+  if (out.local == nullptr && !overtaken && may_sum(payload_bytes)) {
     const std::uint8_t* from =
         memory.plain(resource.who.pd, resource.rkey, address, payload_bytes, kAccessRemoteRead);
     if (from != nullptr && qp_.fetch_and_seal(packet, header_bytes, payload_bytes, from, out)) {

@@ -332,6 +332,21 @@ def test_10_8_3_nor_does_it_where_something_behind_it_cannot_wait_for_the_answer
         assert peer.answers() == responses(memory, 0xFFFFFE, [MTU] * 3)
 
 
+def test_10_8_3_nor_does_it_in_a_packet_of_the_longest_payload(host):
+    qp, peer = connect(host, rq_psn=0, path_mtu=5)
+    memory = host.memory(4096)
+    memory.bytes[:] = pattern(4096)
+    put(memory, 5)
+    before = bytes(memory.bytes)
+    qp.recv()
+    ask(peer, memory, 0, 4096)
+    add(peer, memory, 1, 1)
+    peer.request("SEND_ONLY", psn=2)
+    assert value(memory) == 6
+    answers = peer.answers()
+    assert answers[:2] == [(0, "RDMA_READ_RESPONSE_ONLY", before), (1, "ATOMIC_ACKNOWLEDGE", 5)]
+
+
 def test_10_8_3_a_duplicate_of_an_atomic_that_waits_behind_a_read_is_one_atomic(served):
     _, peer, memory = served
     put(memory, 0)
