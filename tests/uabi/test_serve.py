@@ -11,11 +11,13 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -232,6 +234,79 @@ def test_a_program_that_is_not_taken_is_told_why() -> None:
             assert expected in said.read()
         assert runner.returncode == 1
         door.close()
+
+
+def _lingering() -> tuple[socket.socket, socket.socket]:
+    """A TCP socket that whoever closes it last waits for, for an hour, and who is deaf to it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        given = socket.create_connection(server.getsockname())
+        deaf = server.accept()[0]
+    given.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+    given.setblocking(False)
+    with suppress(BlockingIOError):
+        while True:
+            given.send(bytes(65536))
+    return given, deaf
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (b"[" * 60000, 1),
+        (b"hello", 1),
+        (b"[]", 2),
+        (b'{"numbers": 1}', 1),
+        (b'{"numbers": [[896, Infinity]]}', 1),
+        (b'{"numbers": [[896, 1023]]}', 0),
+        (b'{"numbers": [[896, 1023]]}', 1),
+        (b'{"numbers": [[896, 1023]]}', 3),
+    ],
+)
+@pytest.mark.usefixtures("own_directory")
+def test_what_is_wrong_at_its_door_costs_it_nothing(words: bytes, count: int) -> None:
+    """Whoever reaches the socket may have fewer rights than the supervisor, as in a container."""
+    with softhca.open() as device, Supervisor([device]) as supervisor:
+        door = Door(NAME)
+        supervisor.open_door(door)
+        before, threads = set(os.listdir("/proc/self/fd")), set(os.listdir("/proc/self/task"))
+        wire = connect(NAME)
+        supervisor.serve_once(60)
+        assert wire.hear() is not None
+        with open("/dev/zero", "rb") as endless:
+            socket.send_fds(wire.connection, [words], [endless.fileno()] * count)
+        supervisor.serve_once(60)
+        answer = wire.hear()
+        assert answer is not None
+        assert answer[0]["refusal"]
+        assert wire.hear() is None
+        wire.connection.close()
+        # Nothing is kept open, and nobody looks at what came along again and again.
+        wait_until(lambda: set(os.listdir("/proc/self/fd")) <= before)
+        wait_until(lambda: set(os.listdir("/proc/self/task")) <= threads)
+        door.close()
+
+
+@pytest.mark.parametrize("heard", [True, False])
+@pytest.mark.usefixtures("own_directory")
+def test_files_that_come_through_its_door_are_not_waited_for(heard: bool) -> None:
+    """In a process of its own, which would hang."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        with softhca.open() as device, Supervisor([device]) as supervisor:
+            door = Door(NAME)
+            supervisor.open_door(door)
+            wire = connect(NAME)
+            supervisor.serve_once(60)
+            given, deaf = _lingering()
+            if not heard:  # Another message is refused before.
+                wire.tell({})
+            socket.send_fds(wire.connection, [b"{}"], [given.fileno()])
+            given.close()
+            supervisor.serve_once(60)
+            said = wire.hear()
+            os._exit(0 if said is not None and deaf.fileno() >= 0 else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_name_is_one_supervisors(serving: Serving) -> None:

@@ -13,8 +13,9 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,29 @@ def _alone() -> Iterator[None]:
         os.close(directory)
 
 
+def close_elsewhere(descriptors: Sequence[int]) -> None:
+    """Closes what somebody else has opened, in a thread that has nothing else to do.
+
+    Who closes a file last may have to wait for as long as who opened it likes: TCP sockets linger.
+    """
+
+    def close() -> None:
+        for descriptor in descriptors:
+            with suppress(OSError):
+                os.close(descriptor)
+
+    if descriptors:
+        try:
+            threading.Thread(target=close, name="softhca-close", daemon=True).start()
+        except RuntimeError:
+            close()  # There may be no more threads.
+
+
+def is_listener(descriptor: int) -> bool:
+    """Whether the kernel asks there; no file has such a name, for all of theirs begin with "/"."""
+    return os.readlink(f"/proc/self/fd/{descriptor}") == "anon_inode:seccomp notify"
+
+
 class Wire:
     """A connection between a supervisor and who starts programs: words, and descriptors."""
 
@@ -78,16 +102,33 @@ class Wire:
         socket.send_fds(self.connection, [json.dumps(what).encode()], list(descriptors))
 
     def hear(self) -> tuple[dict[str, Any], list[int]] | None:
-        """Takes a message; None at the end. The descriptors are the caller's to close."""
+        """Takes a message; None at the end. The descriptors are the caller's to close.
+
+        Raises:
+            ValueError: For what is none of our messages. What came along is closed.
+        """
         try:
-            octets, descriptors, _, _ = socket.recv_fds(self.connection, _LONGEST, 4)
+            octets, descriptors, _, _ = socket.recv_fds(
+                self.connection, _LONGEST, 4, socket.MSG_CMSG_CLOEXEC
+            )
         except ConnectionResetError:
             return None  # It has gone before it heard what it was told.
+        words: object = None
+        # What is nested deep enough uses up the stack.
+        with suppress(ValueError, RecursionError):
+            words = json.loads(octets)
+        if isinstance(words, dict):
+            return words, descriptors
+        close_elsewhere(descriptors)
         if not octets:
             return None
-        for descriptor in descriptors:
-            os.set_inheritable(descriptor, False)
-        return json.loads(octets), descriptors
+        raise ValueError("this is no message to a supervisor")
+
+    def hang_up(self) -> None:
+        """Closes it, without waiting for what the other end may have sent along."""
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+        close_elsewhere([self.connection.detach()])
 
 
 class Door:

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from softhca._adapter import Asked, DoorbellWatch, FileWatch, Known, Listener, launch
 from softhca.uabi import proc, sysfs, yama
@@ -22,7 +23,7 @@ from softhca.uabi.context import Context
 from softhca.uabi.descriptors import Range, answer_with, descriptor_ranges, free_numbers
 from softhca.uabi.kept_counters import KeptCounters
 from softhca.uabi.program import Program
-from softhca.uabi.serving import Door, Wire
+from softhca.uabi.serving import Door, Wire, close_elsewhere, is_listener
 from softhca.uabi.shared_device import SharedDevice
 from softhca.verbs.device import Device
 from softhca.verbs.enums import EventType
@@ -201,32 +202,50 @@ class Supervisor:
                 self._selector.unregister(door.listener)
                 self._shut_doors.append(door)
             return  # If it has not gone, it waits.
+        is_visible = wire.peer != 0
         words = {"doorbells_are_written": self._doorbells_are_written}
         try:
-            wire.tell(words if wire.peer else {"refusal": _INVISIBLE})
+            wire.tell(words if is_visible else {"refusal": _INVISIBLE})
         except OSError:
-            wire.connection.close()  # It has thought better of it.
+            is_visible = False  # It has thought better of it.
+        if not is_visible:
+            wire.hang_up()
             return
         self._selector.register(
             wire.connection, selectors.EVENT_READ, lambda: self._hear_from(wire)
         )
 
     def _hear_from(self, wire: Wire) -> None:
+        has_ended = False
         try:
             heard = wire.hear()
+            has_ended = heard is None
             if heard is not None:
-                numbers = [(int(first), int(last)) for first, last in heard[0]["numbers"]]
-                (descriptor,) = heard[1]
-                self._listen(descriptor, numbers, is_descendant=False)
+                self._take_over(*heard)
                 return
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             traceback.print_exc()
             with suppress(OSError):  # It may have gone.
                 wire.tell({"refusal": str(error) or type(error).__name__})
         # Programs end with whoever started them: the kernel will say so.
         self._selector.unregister(wire.connection)
-        wire.connection.close()
+        if has_ended:
+            wire.connection.close()
+        else:
+            wire.hang_up()
         self._open_shut_doors()
+
+    def _take_over(self, words: Mapping[str, Any], descriptors: list[int]) -> None:
+        """Attends to the program of somebody who came to the door."""
+        try:
+            numbers = [(int(first), int(last)) for first, last in words["numbers"]]
+            (descriptor,) = descriptors
+            if not is_listener(descriptor):
+                raise ValueError("what came along is no listener of seccomp")
+        except (ValueError, KeyError, TypeError, OverflowError):
+            close_elsewhere(descriptors)
+            raise
+        self._listen(descriptor, numbers, is_descendant=False)
 
     def serve(self, program: Program) -> int:
         """Serves all programs until one has ended; returns its status, as of os.waitstatus()."""
