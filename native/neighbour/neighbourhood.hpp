@@ -80,6 +80,12 @@ class Neighbourhood final : public LocalPaths {
   bool listen();
   bool watch(int fd, std::uint32_t how = 0);
   void ignore(int fd);
+  void remove_former(const Gid& gid);
+  void remove_gone(int fd);
+  void take_the_rest(Neighbour& neighbour);
+  void leave(std::size_t index);
+
+  // --- meeting (meeting.cpp)
   void accept_some();
   bool holds(pid_t pid, const Gid& gid) const;
   void answer(FileDescriptor socket);
@@ -89,10 +95,6 @@ class Neighbourhood final : public LocalPaths {
   bool take_welcome(int socket, Neighbour::Meeting& meeting, int answer_ms);
   NeighbourMessage card(MessageKind kind) const;
   bool can_read(pid_t pid, const NeighbourMessage& message) const;
-  void remove_former(const Gid& gid);
-  void remove_gone(int fd);
-  void take_the_rest(Neighbour& neighbour);
-  void leave(std::size_t index);
 
   const Gid own_;
   const unsigned interface_index_;
