@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <sstream>
+#include <string>
 
 namespace softhca {
 namespace {
@@ -75,6 +77,21 @@ int receive_message(int socket, NeighbourMessage& message, std::vector<FileDescr
   if (got == 0) return ECONNRESET;
   const bool whole = static_cast<std::size_t>(got) == sizeof message;
   return whole && message.magic == kMagic ? 0 : EPROTO;
+}
+
+// A process in a namespace below ours has a number there as well.
+bool shares_processes(pid_t pid) {
+  if (pid == getpid()) return true;
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  std::string line;
+  while (pid > 0 && std::getline(status, line)) {
+    if (!line.starts_with("NSpid:")) continue;
+    std::istringstream numbers(line.substr(6));
+    pid_t here = 0;
+    pid_t below = 0;
+    return numbers >> here && here == pid && !(numbers >> below);
+  }
+  return false;
 }
 
 bool peer_process(int socket, pid_t& pid) {

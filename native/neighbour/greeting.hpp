@@ -46,4 +46,7 @@ int receive_message(int socket, NeighbourMessage& message, std::vector<FileDescr
 // The process at the other end; false if it is another user's, or may be.
 bool peer_process(int socket, pid_t& pid);
 
+// Whether a process of this user is in our PID namespace, and could as well end us by a signal.
+bool shares_processes(pid_t pid);
+
 }  // namespace softhca

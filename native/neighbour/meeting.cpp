@@ -139,7 +139,8 @@ bool Neighbourhood::take_welcome(int socket, Neighbour::Meeting& meeting, int an
     return false;
   }
   meeting.bell = std::move(fds[0]);
-  meeting.readable = can_read(meeting.pid, message);
+  meeting.is_near = shares_processes(meeting.pid);
+  meeting.readable = meeting.is_near && can_read(meeting.pid, message);
   meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);
   return true;
 }
@@ -217,7 +218,8 @@ int Neighbourhood::take_hello(int socket, Neighbour::Meeting& meeting) {
   }
   meeting.peer = message.gid;
   meeting.bell = std::move(fds[1]);
-  meeting.readable = can_read(meeting.pid, message);
+  meeting.is_near = shares_processes(meeting.pid);
+  meeting.readable = meeting.is_near && can_read(meeting.pid, message);
   meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);
   return 0;
 }

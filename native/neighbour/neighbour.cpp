@@ -205,7 +205,7 @@ bool Neighbour::announce(const ForeignMemory& memory) {
   message.kind = MessageKind::MEMORY;
   message.buffer = memory.number;
   message.process = static_cast<std::uint64_t>(memory.process);
-  if (announced_memories_.size() >= LentMemories::kMost ||
+  if (!met_.is_near || announced_memories_.size() >= LentMemories::kMost ||
       send_message(met_.socket.get(), message, {memory.lent}) != 0) {
     return false;
   }
@@ -453,7 +453,7 @@ bool Neighbour::hear(int most) {
       mapped_.map(message.buffer, message.buffer_bytes, fds[0]);
     } else if (message.kind == MessageKind::FORGET) {
       mapped_.unmap(message.buffer);
-    } else if (message.kind == MessageKind::MEMORY && fds.size() == 1) {
+    } else if (message.kind == MessageKind::MEMORY && fds.size() == 1 && met_.is_near) {
       memories_.add(message.buffer, met_.counts_alike ? static_cast<pid_t>(message.process) : 0,
                     std::move(fds[0]));
     } else if (message.kind == MessageKind::FORGET_MEMORY) {

@@ -37,6 +37,7 @@ class Neighbour final : public LocalPath {
     FileDescriptor bell;        // Wakes the peer.
     FileDescriptor process;     // A pidfd, if there is such a thing.
     bool is_ordered = false;    // This process passes the barriers of those that go to sleep.
+    bool is_near = false;       // It shares our PID namespace: what it lends is waited for.
     bool readable = false;      // Its memory.
     bool counts_alike = false;  // Processes have the same numbers there.
     std::uint64_t (*clock_ns)() = nullptr;

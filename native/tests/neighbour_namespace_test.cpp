@@ -1,0 +1,123 @@
+// A peer whose PID namespace is another one: it cannot send us a signal, nor shall it stop us
+// otherwise.
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+
+#include "tests/neighbour_guest.hpp"
+#include "tests/neighbour_sides.hpp"
+
+namespace softhca::testing {
+namespace {
+
+using namespace sides;
+
+constexpr int kNotAllowed = 77;
+
+// As root of a new user namespace, if one may not do without; to others it stays the same user.
+bool leave_processes() {
+  if (unshare(CLONE_NEWPID) == 0) return true;
+  const uid_t uid = geteuid();
+  if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return false;
+  prctl(PR_SET_DUMPABLE, 1);
+  std::ofstream map("/proc/self/uid_map");
+  map << uid << ' ' << uid << " 1" << std::flush;
+  return map.good();
+}
+
+// Memory that whoever reads it waits for, without end, if that can be had; readable otherwise.
+void* memory_that_waits() {
+  void* at = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const int faults = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC));
+  uffdio_api api{UFFD_API, 0, 0};
+  uffdio_register range{
+      {reinterpret_cast<std::uintptr_t>(at), 4096}, UFFDIO_REGISTER_MODE_MISSING, 0};
+  if (faults < 0 || ioctl(faults, UFFDIO_API, &api) != 0) return at;
+  static_cast<void>(ioctl(faults, UFFDIO_REGISTER, &range));
+  return at;
+}
+
+// Greets with a token that lies there. Whether the host says that it reads this memory.
+int greet_from(const std::function<void*()>& place, const Gid& own, const Gid& host) {
+  Guest guest(own);
+  guest.connect_to(host);
+  NeighbourMessage hello = card(MessageKind::HELLO, own);
+  hello.token_address = reinterpret_cast<std::uintptr_t>(place());
+  CHECK_EQ(send_message(guest.talk.get(), hello, {guest.segment.fd(), guest.bell.get()}), 0);
+  wait_for(guest.talk.get());
+  NeighbourMessage answer;
+  std::vector<FileDescriptor> fds;
+  CHECK_EQ(receive_message(guest.talk.get(), answer, fds), 0);
+  return static_cast<int>(guest.segment.layout().rings[0].reader_fetches.load());
+}
+
+int in_a_child(const std::function<int()>& act) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    int status = 99;
+    try {
+      status = act();
+    } catch (...) {
+    }
+    _exit(status);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
+}
+
+int greeted(const std::function<int(const Gid&, const Gid&)>& guest) {
+  return in_a_child([&] {
+    Side host(1);
+    const Gid other = config_of(2).gids[0];
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(50);
+      _exit(guest(other, host.gid()));
+    }
+    int status = 0;
+    while (waitpid(child, &status, WNOHANG) == 0) host.neighbours->serve();
+    host.go();
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 97;
+  });
+}
+
+TEST("neighbour: memory of a peer that has another PID namespace is neither read nor waited for") {
+  const int there = greeted([](const Gid& own, const Gid& host) {
+    if (!leave_processes()) return kNotAllowed;
+    return in_a_child([&] { return greet_from(memory_that_waits, own, host); });
+  });
+  if (there == kNotAllowed) {
+    std::printf("skipped: PID namespaces are not allowed here\n");
+    return;
+  }
+  CHECK_EQ(there, 0);
+}
+
+TEST("neighbour: memory of a peer that shares our PID namespace is read") {
+  static const std::uint64_t token = 0;
+  const auto place = [] { return const_cast<std::uint64_t*>(&token); };
+  const int here =
+      greeted([&](const Gid& own, const Gid& host) { return greet_from(place, own, host); });
+  const std::uint64_t there = 1;
+  std::uint64_t copy = 0;
+  iovec to{&copy, sizeof copy};
+  iovec from{const_cast<std::uint64_t*>(&there), sizeof there};
+  // As far as anybody's is: Yama, or a sandbox, may forbid it.
+  CHECK(here == 1 || process_vm_readv(getppid(), &to, 1, &from, 1, 0) < 0);
+}
+
+}  // namespace
+}  // namespace softhca::testing
