@@ -147,7 +147,7 @@ bool Neighbourhood::take_welcome(int socket, Neighbour::Meeting& meeting, int an
 
 void Neighbourhood::accept_some() {
   for (int times = 0; times < kGuestsAtOnce; ++times) {
-    if (closing_is_behind()) return;
+    if (stays_shut()) return;
     FileDescriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!guest.is_open()) return;
     pid_t pid = 0;
@@ -162,7 +162,17 @@ void Neighbourhood::accept_some() {
     }
     guests_.push_back(std::move(guest));
   }
-  // There may be more, of whom has been told already.
+  tell_of_guests();
+}
+
+// Who knocks meanwhile is told of when the bell has been rung.
+bool Neighbourhood::stays_shut() {
+  is_shut_ = closing_is_behind() && ring_when_closed(token_, bell_.get());
+  return is_shut_;
+}
+
+// There may be more, of whom has been told already.
+void Neighbourhood::tell_of_guests() {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.fd = listener_.get();

@@ -89,6 +89,7 @@ void Neighbourhood::serve() {
     if (fd == bell_.get()) {
       eventfd_t rung = 0;
       eventfd_read(bell_.get(), &rung);
+      if (is_shut_ && !stays_shut()) tell_of_guests();
     } else if (fd == listener_.get()) {
       accept_some();
     } else if (const auto guest = std::ranges::find(guests_, fd, &FileDescriptor::get);

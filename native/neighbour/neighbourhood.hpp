@@ -87,6 +87,8 @@ class Neighbourhood final : public LocalPaths {
 
   // --- meeting (meeting.cpp)
   void accept_some();
+  bool stays_shut();
+  void tell_of_guests();
   bool holds(pid_t pid, const Gid& gid) const;
   void answer(FileDescriptor socket);
   int take_hello(int socket, Neighbour::Meeting& meeting);
@@ -107,6 +109,7 @@ class Neighbourhood final : public LocalPaths {
   std::mutex meeting_;
   std::vector<std::pair<Gid, std::uint64_t>> silent_;  // Did not answer, and are left alone until.
   std::vector<FileDescriptor> guests_;                 // Have connected, and not said who they are.
+  bool is_shut_ = false;                               // To them, until what hangs is closed.
   std::vector<std::unique_ptr<Neighbour>> neighbours_;
   std::atomic<bool> inhabited_{false};
   std::atomic<int> changes_{0};  // Under way.

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <atomic>
 #include <cerrno>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <system_error>
@@ -31,6 +33,14 @@ class Closer {
     if (!runs_) close_one();
   }
   bool is_behind() const { return count_.load(std::memory_order_relaxed) >= kMostWaiting; }
+  // Whose bell it is may be gone by then, so that the descriptor is a copy.
+  bool ring_when_done(std::uint64_t who, int bell) {
+    const std::lock_guard lock(mutex_);
+    if (!is_behind()) return false;
+    FileDescriptor& copy = bells_[who];
+    if (!copy.is_open()) copy.reset(fcntl(bell, F_DUPFD_CLOEXEC, 0));
+    return copy.is_open();
+  }
 
  private:
   // No signal of the program's is for this thread.
@@ -56,8 +66,9 @@ class Closer {
       waiting_.pop_front();
       lock.unlock();
       file.reset();
-      --count_;
       lock.lock();
+      --count_;
+      if (!is_behind()) ring();
     }
     runs_ = false;
   }
@@ -67,8 +78,14 @@ class Closer {
     --count_;
   }
 
+  void ring() {
+    for (const auto& [who, bell] : bells_) eventfd_write(bell.get(), 1);
+    bells_.clear();
+  }
+
   std::mutex mutex_;
   std::deque<FileDescriptor> waiting_;
+  std::map<std::uint64_t, FileDescriptor> bells_;
   std::atomic<int> count_{0};  // With the one that is being closed.
   bool runs_ = false;
 };
@@ -121,6 +138,11 @@ void close_strangers_socket(FileDescriptor socket) {
 bool closing_is_behind() {
   const Closer* const current = the_closer.load();
   return current != nullptr && current->is_behind();
+}
+
+bool ring_when_closed(std::uint64_t who, int bell) {
+  Closer* const current = the_closer.load();
+  return current != nullptr && current->ring_when_done(who, bell);
 }
 
 }  // namespace softhca

@@ -4,6 +4,8 @@
 // wherever it is not certain that nothing is waited for.
 #pragma once
 
+#include <cstdint>
+
 #include "link/file_descriptor.hpp"
 
 namespace softhca {
@@ -15,5 +17,8 @@ void close_strangers_socket(FileDescriptor socket);
 
 // So many wait for their turn that nobody else should be let in.
 bool closing_is_behind();
+// The eventfd of `who`, a number of its own, is rung once when that is over. False: it is over, or
+// there is no descriptor left.
+bool ring_when_closed(std::uint64_t who, int bell);
 
 }  // namespace softhca

@@ -152,5 +152,31 @@ TEST("neighbour: while many files linger nobody else is let in") {
   });
 }
 
+// Nobody else has to knock, as long as any of them is let in.
+TEST("neighbour: who knocked while many files lingered is let in when they are closed") {
+  check_ends([] {
+    Side host(1);
+    constexpr int kGuests = 20;
+    std::array<Lingering, kGuests> files;
+    std::array<FileDescriptor, kGuests> guests;
+    for (int i = 0; i < kGuests; ++i) {
+      guests[i] = knock_at(host);
+      hand_over(guests[i].get(), 50, files[i]);
+      for (int times = 0; times < 2; ++times) host.neighbours->serve();
+    }
+    Guest polite(config_of(2).gids[0]);
+    polite.connect_to(host.gid());
+    polite.greet();
+    for (int times = 0; times < 3; ++times) host.neighbours->serve();
+    CHECK(!host.neighbours->is_inhabited());
+    for (Lingering& file : files) file.deaf.reset();
+    while (!host.neighbours->is_inhabited()) {
+      wait_for(host.neighbours->ready_fd());
+      host.neighbours->serve();
+    }
+    host.go();
+  });
+}
+
 }  // namespace
 }  // namespace softhca::testing
