@@ -273,6 +273,8 @@ void PathCalls::check_access(const Notification& call, const KnownPath& path) co
 void PathCalls::give_stat(const Notification& call, const struct stat& status) const {
   const std::uint64_t to = argument(call, shape_of(call.call).structure);
   bool written;
+  // What was looked at may have kept us waiting, and the task's number be another one's by now.
+  if (!answers_.is_valid(call.id)) return;
   if (call.call == SystemCall::statx) {
     const struct statx wide = extended(status);
     written = write_task(call.task, to, &wide, sizeof(wide));

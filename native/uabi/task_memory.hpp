@@ -1,6 +1,6 @@
 // Reads and writes the memory of a task whose system call we are answering. The task stands still
-// meanwhile, unless it is killed: whoever reads asks afterwards if the call is still there, since
-// its number may be another task's by then.
+// meanwhile, unless it is killed, and its number may be another task's by then. So whoever reads
+// asks afterwards if the call is still there, and whoever writes right before.
 #pragma once
 
 #include <sys/types.h>

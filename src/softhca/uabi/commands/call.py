@@ -78,8 +78,14 @@ class Call:
             raise refused(errno.EFAULT, f"{length} bytes at {address:#x} cannot be read")
         return octets
 
+    def demand_waiting(self) -> None:
+        """Refuses what nobody waits for any more, whose number may be somebody else's; ENOENT."""
+        if not self.listener.is_valid(self.asked):
+            raise refused(errno.ENOENT, "the program does not wait for the answer any more")
+
     def write(self, address: int, octets: bytes) -> None:
-        """Copies to the program; EFAULT."""
+        """Copies to the program; EFAULT; ENOENT, if it waits no more."""
+        self.demand_waiting()
         if octets and not self.asked.write(address, octets):
             raise refused(errno.EFAULT, f"{len(octets)} bytes at {address:#x} cannot be written")
 

@@ -6,6 +6,7 @@ import errno
 from dataclasses import dataclass
 from typing import Any
 
+from softhca._adapter import SharedMapping
 from softhca.uabi.commands.call import Call, refused
 from softhca.uabi.commands.pd import OwnedPD
 from softhca.uabi.layout import Fields
@@ -42,10 +43,13 @@ class ProgramMR(VerbsObject):
         # By the thread that asks: the first one of its process may have ended.
         writes = bool(access & _WRITES)
         shared = shared_mapping_of(asked.task, request.start, request.length, writes)
-        if shared is not None:
-            info = hca.reg_mapped_mr(pd.handle, shared, *where)
+        processes = call.context.processes
+        memory = shared or processes.memory_of(asked.process, asked.task, request.start)
+        # What was opened was its memory, if it still waits.
+        call.demand_waiting()
+        if isinstance(memory, SharedMapping):
+            info = hca.reg_mapped_mr(pd.handle, memory, *where)
         else:
-            memory = call.context.processes.memory_of(asked.process, asked.task, request.start)
             info = hca.reg_process_mr(pd.handle, memory, request.start, *where)
         self.handle = info.handle
         self.lkey = info.lkey
