@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "vocabulary/gid.hpp"
+#include "vocabulary/random.hpp"
 #include "vocabulary/route.hpp"
 #include "wire/icrc.hpp"
 
@@ -19,6 +20,10 @@ namespace softhca {
 
 class IcrcTrust {
  public:
+  // Whoever sends chooses its addresses, and shall not know which of them share a place in the
+  // table: thousands would have each of their packets look through all of them.
+  explicit IcrcTrust(std::uint64_t secret) : peers_(0, Hash{Random(~secret).next() | 1}) {}
+
   // May a packet of `source` with this verdict be taken?
   bool accept(const Gid& source, const IcrcVerdict& verdict) {
     if (!verdict.good || !source.is_ipv4()) {
@@ -47,6 +52,12 @@ class IcrcTrust {
     return true;
   }
 
+  // For tests: the place of a peer in the table, and how many share it.
+  std::size_t bucket(const Gid& source) const { return peers_.bucket(source); }
+  std::size_t sharing_with(const Gid& source) const {
+    return peers_.bucket_size(peers_.bucket(source));
+  }
+
  private:
   static constexpr std::size_t kMaxPeers = 4096;
   static constexpr std::uint32_t kZerosToTrust = 2;
@@ -57,10 +68,12 @@ class IcrcTrust {
     std::uint32_t others = 0;
   };
   struct Hash {
+    std::uint64_t factor;  // Odd.
     std::size_t operator()(const Gid& gid) const {
       std::uint64_t low = 0;
       std::memcpy(&low, gid.raw.data() + 8, 8);
-      return static_cast<std::size_t>(low * 0x9e3779b97f4a7c15ull >> 20);
+      const std::uint64_t mixed = low * factor;
+      return static_cast<std::size_t>((mixed ^ mixed >> 32) * factor >> 20);
     }
   };
   // Only looked up, never walked: its order decides nothing.

@@ -24,6 +24,7 @@ Adapter::State::State(AdapterConfig adapter_config)
       cqs(config.limits.max_cq),
       srqs(config.limits.max_srq),
       qps(random, config.limits.max_qp),
+      icrc_trust(config.seed),
       port_active(config.port_active) {
   congestion = config.congestion;
   lazy_acks = config.lazy_acks;

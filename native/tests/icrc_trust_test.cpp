@@ -2,6 +2,8 @@
 
 #include "adapter/icrc_trust.hpp"
 
+#include <vector>
+
 #include "tests/check.hpp"
 
 namespace softhca::testing {
@@ -14,7 +16,7 @@ constexpr IcrcVerdict kSolved{true, true, 77, true};
 constexpr IcrcVerdict kBad{};
 
 TEST("icrc trust: a peer of our kind is believed nothing but identification 0") {
-  IcrcTrust trust;
+  IcrcTrust trust(1);
   const Gid peer = Gid::from_ipv4(kOurs);
   CHECK(trust.accept(peer, kZero));
   CHECK(trust.accept(peer, kZero));
@@ -27,7 +29,7 @@ TEST("icrc trust: a peer of our kind is believed nothing but identification 0") 
 
 TEST(
     "icrc trust: a foreign stack's identifications are solved for, also when one happens to be 0") {
-  IcrcTrust trust;
+  IcrcTrust trust(1);
   const Gid peer = Gid::from_ipv4(kForeign);
   for (int round = 0; round < 100; ++round) {
     CHECK(trust.accept(peer, kSolved));
@@ -38,7 +40,7 @@ TEST(
 }
 
 TEST("icrc trust: another stack may take the address over") {
-  IcrcTrust trust;
+  IcrcTrust trust(1);
   const Gid peer = Gid::from_ipv4(kOurs);
   CHECK(trust.accept(peer, kZero));
   CHECK(trust.accept(peer, kZero));
@@ -49,6 +51,30 @@ TEST("icrc trust: another stack may take the address over") {
   }
   CHECK(refused > 3);
   CHECK(trust.accept(peer, kSolved));
+}
+
+Gid numbered(std::uint32_t address) {
+  const std::uint8_t bytes[4] = {10, static_cast<std::uint8_t>(address >> 16),
+                                 static_cast<std::uint8_t>(address >> 8),
+                                 static_cast<std::uint8_t>(address)};
+  return Gid::from_ipv4(bytes);
+}
+
+// They can be found out for an adapter whose seed is known, and are of no use with another.
+TEST("icrc trust: addresses that share a place do so in one adapter alone") {
+  constexpr std::uint32_t kKnown = 4000;
+  constexpr std::uint32_t kTried = 1u << 20;
+  IcrcTrust known(1);
+  IcrcTrust attacked(2);
+  for (std::uint32_t i = 0; i < kKnown; ++i) known.accept(numbered(kTried + i), kZero);
+  std::vector<Gid> chosen;
+  const Gid first = numbered(kTried);
+  for (std::uint32_t i = 0; i < kTried; ++i) {
+    if (known.bucket(numbered(i)) == known.bucket(first)) chosen.push_back(numbered(i));
+  }
+  CHECK(chosen.size() > 50);
+  for (const Gid& one : chosen) attacked.accept(one, kZero);
+  for (const Gid& one : chosen) CHECK(attacked.sharing_with(one) < 12);
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ TEST("train: the ICRC's change is that of the identification, at any length") {
 }
 
 TEST("train: one that was taken apart on its way is still believed of our own kind") {
-  IcrcTrust trust;
+  IcrcTrust trust(1);
   const Gid peer = Gid::from_ipv4(kSource);
   for (int i = 0; i < 3; ++i) CHECK(trust.accept(peer, {true, false, 0, true}));
   for (std::uint16_t place = 0; place < kMaxTrainPackets; ++place) {
