@@ -178,6 +178,38 @@ def test_what_a_killed_supervisor_left_goes_with_the_next(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_another_user_left_keeps_nobody_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = tmp_path / "softhca-sysfs-left"
+    (left / "infiniband").mkdir(parents=True)
+    with monkeypatch.context() as other_user:
+        user = os.geteuid()
+        other_user.setattr(os, "geteuid", lambda: user + 1)
+        SysfsTree().remove()
+    assert (left / "infiniband").exists()
+    SysfsTree().remove()
+    assert not left.exists()
+
+
+def test_a_tree_that_is_too_deep_to_remove_keeps_nobody_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    top = tmp_path / "softhca-sysfs-left"
+    top.mkdir()
+    at = os.open(top, os.O_RDONLY)
+    for _ in range(2 * sys.getrecursionlimit()):
+        os.mkdir("a", dir_fd=at)
+        below = os.open("a", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    SysfsTree().remove()
+    subprocess.run(["rm", "-rf", top], check=True)
+
+
 def test_a_supervisor_keeps_its_tree_while_others_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,11 +90,16 @@ def _lock(top: Path) -> int | None:
 def _remove_stale(places: Path) -> None:
     """Removes trees of supervisors that were killed before they had a guardian."""
     for top in places.glob(f"{_PREFIX}*"):
-        # Others' trees, and those that go or come just now, are left alone.
+        # Those that go or come just now are left alone, and so is what other users call so, as
+        # anybody may in a directory of temporary files: it could be of any size and depth.
         with suppress(OSError):
-            lock = _lock(top)
-            if lock is not None:
-                shutil.rmtree(top, ignore_errors=True)
+            lock = _lock(top) if top.lstat().st_uid == os.geteuid() else None
+            if lock is None:
+                continue
+            try:
+                with suppress(RecursionError):
+                    shutil.rmtree(top, ignore_errors=True)
+            finally:
                 os.close(lock)
 
 
