@@ -60,6 +60,11 @@ class Mapping:
     path: str
 
     @property
+    def is_of_a_file(self) -> bool:
+        """Whether there is a file behind it, and be it one without a name."""
+        return self.identity[1] != 0
+
+    @property
     def bounds(self) -> str:
         """The name of an entry in /proc/PID/map_files."""
         return f"{self.first:x}-{self.last:x}"

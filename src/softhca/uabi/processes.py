@@ -48,10 +48,22 @@ def demand_mapped(task: int, address: int, length: int, writable: bool) -> None:
     if end >= 1 << 64:
         raise refused(errno.EINVAL, f"{length} bytes at {address:#x} are beyond all memory")
     for mapping in mappings_from(task, address):
-        # A private mapping may be written by way of a copy; a shared one is what it says.
-        if mapping.first > address or not mapping.readable or (writable and not mapping.writable):
+        # A private mapping may be written by way of a copy; a shared one is what it says. What is
+        # pinned for writing needs not be readable.
+        if mapping.first > address or not (mapping.writable if writable else mapping.readable):
+            break
+        if mapping.is_of_a_file and not _is_there(task, min(mapping.last, end) - 1):
             break
         address = mapping.last
         if address >= end:
             return
     raise refused(errno.EFAULT, f"the program may not reach all of {address:#x} to {end:#x}")
+
+
+def _is_there(task: int, address: int) -> bool:
+    """Whether there is a page: not behind a file's end, and not where the kernel may not look."""
+    with open(f"/proc/{task}/mem", "rb", buffering=0) as memory:
+        try:
+            return len(os.pread(memory.fileno(), 1, address)) == 1
+        except OSError:
+            return False

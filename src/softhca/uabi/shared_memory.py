@@ -43,7 +43,7 @@ def _one_file(task: int, address: int, length: int) -> Mapping | None:
     found: Mapping | None = None
     end, reached = address + length, address
     for mapping in mappings_from(task, address):
-        if mapping.first > reached or not mapping.shared or mapping.identity[1] == 0:
+        if mapping.first > reached or not mapping.shared or not mapping.is_of_a_file:
             return None
         if found is None:
             found = mapping
