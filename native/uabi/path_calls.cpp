@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "link/file_descriptor.hpp"
+#include "uabi/path_arguments.hpp"
 #include "uabi/task_memory.hpp"
 
 namespace softhca {
@@ -56,6 +57,7 @@ int directory_of(const Notification& call) {
     case SystemCall::newfstatat:
     case SystemCall::statx:
     case SystemCall::faccessat:
+    case SystemCall::faccessat2:
     case SystemCall::readlinkat:
       return static_cast<int>(call.arguments[0]);
     default:
@@ -95,10 +97,38 @@ bool is_directory(const std::string& file) {
   return ::stat(file.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+bool is_access(SystemCall call) {
+  return call == SystemCall::access || call == SystemCall::faccessat ||
+         call == SystemCall::faccessat2;
+}
+
+// Of a call with a descriptor and an empty path: whether the descriptor is meant.
+bool asks_about_itself(const Notification& call) {
+  if (call.call == SystemCall::fstat) return true;
+  const int at = call.call == SystemCall::statx ? 2 : 3;
+  return (argument(call, at) & AT_EMPTY_PATH) != 0;
+}
+
 // Why a device file is not opened with such flags, or 0.
 int refusal_of_device(std::uint64_t flags) {
   if ((flags & O_CREAT) != 0 && (flags & O_EXCL) != 0) return EEXIST;
   return (flags & O_DIRECTORY) != 0 ? ENOTDIR : 0;
+}
+
+// Why a file of the tree is not opened for writing, or not made, or 0. Of what there is nothing is
+// written, and nothing is made.
+int refusal_of_writing(const std::string& file, std::uint64_t flags) {
+  const bool makes = (flags & O_CREAT) != 0;
+  struct stat status;
+  if (::stat(file.c_str(), &status) != 0) {
+    const int error = errno;
+    return makes && error == ENOENT && is_directory(file.substr(0, file.rfind('/'))) ? EACCES
+                                                                                     : error;
+  }
+  if (makes && (flags & O_EXCL) != 0) return EEXIST;
+  if (S_ISDIR(status.st_mode)) return EISDIR;
+  if ((flags & O_DIRECTORY) != 0) return ENOTDIR;
+  return (flags & O_ACCMODE) != O_RDONLY ? EACCES : 0;
 }
 
 void set_time(struct statx_timestamp& to, const timespec& from) {
@@ -162,14 +192,18 @@ Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
     std::snprintf(link, sizeof(link), "/proc/%d/fd/%d", call.task,
                   static_cast<int>(call.arguments[0]));
     struct stat file;
-    if (!path.empty() || ::stat(link, &file) != 0) return Outcome::not_ours;
+    if (!path.empty() || !asks_about_itself(call) || ::stat(link, &file) != 0) {
+      return Outcome::not_ours;
+    }
     const std::optional<dev_t> device = files_.find(file);
     if (!device.has_value()) return Outcome::not_ours;
     stat_device(call, *device);
     return Outcome::answered;
   }
   std::optional<KnownPath> known = paths_.find(path);
-  if (!known.has_value() || !answers_.is_valid(call.id)) return Outcome::not_ours;
+  if (!known.has_value() || is_decided_without_path(call) || !answers_.is_valid(call.id)) {
+    return Outcome::not_ours;
+  }
   const bool is_open = call.call == SystemCall::open || call.call == SystemCall::openat ||
                        call.call == SystemCall::openat2;
   if (known->kind == KnownPath::Kind::parent) {
@@ -189,7 +223,7 @@ Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
     const bool leads_to_live = known->kind == KnownPath::Kind::live || is_directory(known->file);
     if (leads_to_live && !tree_is_fresh) return Outcome::for_python;
     open(call, *known);
-  } else if (call.call == SystemCall::access || call.call == SystemCall::faccessat) {
+  } else if (is_access(call.call)) {
     check_access(call, *known);
   } else if (shape.structure < 0) {
     answer_that_there_is_none(call, *known);
@@ -203,12 +237,12 @@ Outcome PathCalls::answer(const Notification& call, bool tree_is_fresh) const {
 
 void PathCalls::open(const Notification& call, const KnownPath& path) const {
   const std::uint64_t flags = open_flags(call);
-  if ((flags & O_ACCMODE) != O_RDONLY) {
-    // Of what there is nothing is written, and nothing is made.
-    struct stat status;
-    const bool is_missing = (flags & O_CREAT) == 0 && ::stat(path.file.c_str(), &status) != 0;
-    answers_.refuse(call.id, is_missing ? errno : EACCES);
-    return;
+  if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT) != 0) {
+    const int error = refusal_of_writing(path.file, flags);
+    if (error != 0) {
+      answers_.refuse(call.id, error);
+      return;
+    }
   }
   // The kernel passes no descriptor on that was opened by O_PATH. One that can be read as well does
   // all that such a one does.

@@ -24,7 +24,7 @@ constexpr SystemCallRule kX86_64Rules[] = {
     {6, SystemCall::lstat, always},
     {21, SystemCall::access, always},
     {269, SystemCall::faccessat, at_cwd},
-    {439, SystemCall::faccessat, at_cwd},
+    {439, faccessat2, at_cwd},
     {89, SystemCall::readlink, always},
     {267, SystemCall::readlinkat, at_cwd},
     {191, SystemCall::getxattr, always},
@@ -45,7 +45,7 @@ constexpr SystemCallRule kArm64Rules[] = {
     {80, SystemCall::fstat, ours},
     {291, SystemCall::statx, at_cwd_or_ours},
     {48, SystemCall::faccessat, at_cwd},
-    {439, SystemCall::faccessat, at_cwd},
+    {439, faccessat2, at_cwd},
     {78, SystemCall::readlinkat, at_cwd},
     {8, SystemCall::getxattr, always},
     {9, SystemCall::getxattr, always},  // lgetxattr

@@ -18,6 +18,7 @@ enum class SystemCall : std::uint8_t {
   statx,
   access,
   faccessat,
+  faccessat2,
   readlink,
   readlinkat,
   getxattr,
