@@ -7,6 +7,7 @@ import os
 from softhca._adapter import EventPipe
 from softhca.uabi.commands.call import refused
 from softhca.uabi.deserted import has_no_reader
+from softhca.uabi.spare import keep_one, room_for_one
 
 
 class Channel:
@@ -18,6 +19,7 @@ class Channel:
     """
 
     def __init__(self) -> None:
+        keep_one()
         self.for_program, self._writer = os.pipe2(os.O_CLOEXEC)
         self.events = EventPipe(self._writer)
         if self.events.error:
@@ -32,7 +34,8 @@ class Channel:
 
     def forget(self, user_handle: int) -> int:
         """Takes back the unread events of a queue; returns how many were read."""
-        return self.events.forget(user_handle)
+        with room_for_one():
+            return self.events.forget(user_handle)
 
     @property
     def is_deserted(self) -> bool:

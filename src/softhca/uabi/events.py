@@ -13,6 +13,7 @@ from collections import Counter
 from contextlib import suppress
 
 from softhca.uabi.deserted import has_no_reader
+from softhca.uabi.spare import keep_one, room_for_one
 from softhca.uabi.structures import ASYNC_EVENT
 
 # As large as an unprivileged process may make one pipe.
@@ -33,6 +34,7 @@ class AsyncPipe:
     """
 
     def __init__(self) -> None:
+        keep_one()
         self.for_program, self._writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._writer, False)
         self.inode = os.fstat(self._writer).st_ino
@@ -82,13 +84,14 @@ class AsyncPipe:
 
     def _take_unread(self) -> list[bytes]:
         """Takes back all records that nobody has read."""
-        reader = os.open(
-            f"/proc/self/fd/{self._writer}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        )
         unread = b""
-        with suppress(BlockingIOError):
-            unread = os.read(reader, _MOST_PIPE_BYTES)
-        os.close(reader)
+        with room_for_one():
+            reader = os.open(
+                f"/proc/self/fd/{self._writer}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            )
+            with suppress(BlockingIOError):
+                unread = os.read(reader, _MOST_PIPE_BYTES)
+            os.close(reader)
         size = ASYNC_EVENT.size
         return [unread[at : at + size] for at in range(0, len(unread), size)]
 

@@ -8,6 +8,7 @@ import os
 import signal
 
 from softhca._adapter import RingFile
+from softhca.uabi.spare import keep_one, room_for_one
 
 
 def is_open_elsewhere(path: str, lease: int) -> bool:
@@ -21,9 +22,15 @@ def is_open_elsewhere(path: str, lease: int) -> bool:
         lease: fcntl.F_RDLCK or fcntl.F_WRLCK.
     """
     try:
-        reader = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
+        with room_for_one():
+            return _is_leased_in_vain(path, lease)
+    except OSError as error:
+        # Where that cannot be found out, nobody's is taken away.
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def _is_leased_in_vain(path: str, lease: int) -> bool:
+    reader = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         # Who opens it in this very moment waits for us, of which we are told by a signal: by
         # SIGIO, which would be our end, if we did not ask for one that is ignored.
@@ -48,6 +55,7 @@ class DeviceFile:
     """
 
     def __init__(self) -> None:
+        keep_one()
         self.rings = RingFile()
         status = os.fstat(self.rings.fd)
         self.inode = status.st_ino
