@@ -9,10 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 
+import softhca
 from softhca.uabi.channels import Channel
 from softhca.uabi.events import AsyncPipe
 from softhca.uabi.files import DeviceFile
+from softhca.uabi.shared_device import SharedDevice
 from softhca.uabi.spare import keep_one
+from softhca.uabi.sysfs import SysfsTree
 
 
 @contextmanager
@@ -62,3 +65,21 @@ def test_a_device_that_somebody_has_is_open() -> None:
         assert file.is_open()
     os.close(copy)
     assert not file.is_open()
+
+
+def test_counters_and_the_port_follow() -> None:
+    """They are brought up to date every few milliseconds, while somebody has them open."""
+    with softhca.open() as adapter:
+        tree = SysfsTree()
+        try:
+            (node,) = tree.make_nodes(1)
+            device = SharedDevice(adapter, 0, node)
+            tree.add(device)
+            device.times_down = 7
+            with no_descriptor_left():
+                tree.refresh_counters(device)
+                tree.refresh_port(device)
+            counters = tree.top / "infiniband/rxe0/ports/1/hw_counters"
+            assert (counters / "link_downed").read_text() == "7\n"
+        finally:
+            tree.remove()

@@ -18,6 +18,7 @@ from pathlib import Path
 from softhca.uabi.files import is_open_elsewhere
 from softhca.uabi.places import directory_for_files
 from softhca.uabi.shared_device import SharedDevice
+from softhca.uabi.spare import keep_one, room_for_one
 from softhca.verbs.enums import PortState
 
 # Directories whose files show what is true when they are opened.
@@ -121,6 +122,7 @@ class SysfsTree:
     """
 
     def __init__(self) -> None:
+        keep_one()
         place = directory_for_files()
         _remove_stale(place)
         self.top, self._lock = _make_locked(place)
@@ -155,6 +157,10 @@ class SysfsTree:
             place.chmod(0o755)
 
     def _put(self, path: str, text: str) -> None:
+        with room_for_one():
+            self._write(path, text)
+
+    def _write(self, path: str, text: str) -> None:
         file = self.top / path
         self._make_directory(file.parent)
         # In place: the directory's time of change says to libraries that the device is another one.
