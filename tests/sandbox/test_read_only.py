@@ -68,4 +68,4 @@ def test_a_demo_says_that_there_is_no_room_for_its_capture(tmp_path: Path) -> No
     limited = ("sh", "-c", 'ulimit -f 100; exec "$@"', "sh")
     done = run(*limited, *SOFTHCA, "demo", "--capture", "demo.pcapng", directory=tmp_path)
     assert done.returncode == 1
-    assert "FAILED: the capture demo.pcapng ended early: File too large" in done.stdout, done
+    assert "softhca demo: the capture demo.pcapng ended early: File too large" in done.stderr, done

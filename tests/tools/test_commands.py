@@ -74,6 +74,15 @@ def test_demo_fails_if_it_cannot_capture(run_json: RunJson) -> None:
     assert status == 1
     assert not out["ok"]
     assert "/nonexistent/demo.pcapng" in out["errors"][0]
+    assert not any(row["ok"] for row in out["rows"])
+
+
+def test_a_demo_that_cannot_begin_says_why_and_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--capture", "/nonexistent/demo.pcapng"]) == 1
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err.startswith("softhca demo: capture='/nonexistent/demo.pcapng': ")
+    assert len(printed.err.splitlines()) == 1
 
 
 def test_demo_fails_if_one_byte_is_wrong(

@@ -14,7 +14,7 @@ import softhca
 from softhca import VerbsError
 from softhca.tools import census
 from softhca.tools.capture import CaptureError
-from softhca.tools.command import FAILED, Command, CommandError, print_json
+from softhca.tools.command import FAILED, Command, CommandError, print_error, print_json
 from softhca.tools.endpoint import Endpoint, Service
 from softhca.tools.peer_process import peer_process
 from softhca.tools.side_channel import SideChannel
@@ -60,6 +60,11 @@ class Row:
         return "A -> B" if self.initiator == "A" else "B -> A"
 
     @property
+    def held(self) -> bool:
+        """Whether it was done to its end, and every byte was right."""
+        return bool(self.latencies_ns) and not self.error
+
+    @property
     def latency_us(self) -> float | None:
         return statistics.median(self.latencies_ns) / 1000 if self.latencies_ns else None
 
@@ -79,7 +84,7 @@ class Row:
             "bytes": self.byte_count,
             "latency_us": self.latency_us,
             "mib_per_second": self.mib_per_second,
-            "ok": not self.error,
+            "ok": self.held,
             "error": self.error,
         }
 
@@ -235,8 +240,10 @@ def run(args: argparse.Namespace) -> int:
                 "errors": report.errors,
             }
         )
-    else:
+    elif report.ok or any(row.messages or row.error for row in report.rows):
         _print_text(report)
+    for error in report.errors:
+        print_error(f"softhca demo: {error}")
     return 0 if report.ok else FAILED
 
 
@@ -256,8 +263,6 @@ def _print_text(report: Report) -> None:
     for row in report.rows:
         print(_LAYOUT.format(*_cells(row)))
     print()
-    for error in report.errors:
-        print(f"FAILED: {error}")
     if report.ok:
         print(f"All {len(report.rows)} rows held: every byte that arrived was right.")
         print(
@@ -276,7 +281,7 @@ def _print_text(report: Report) -> None:
 
 def _cells(row: Row) -> tuple[str, ...]:
     latency, rate = row.latency_us, row.mib_per_second
-    held = "WRONG" if row.error else "all" if row.latencies_ns else "not run"
+    held = "WRONG" if row.error else "all" if row.held else "not run"
     return (
         row.operation,
         row.direction,
