@@ -61,7 +61,9 @@ from softhca.verbs.gid import GID
 from softhca.verbs.mr import MR, Sge
 from softhca.verbs.mr_buffer import MRBuffer
 from softhca.verbs.mw import MW, BindInfo, inc_rkey
-from softhca.verbs.opening import open
+
+# Not among `__all__`, since `from softhca import *` shall leave the builtin what it is.
+from softhca.verbs.opening import open as open
 from softhca.verbs.pd import PD
 from softhca.verbs.qp import QP
 from softhca.verbs.qp_info import QP_INFO_BYTES, QPInfo
@@ -191,6 +193,5 @@ __all__ = [
     "drain_rq",
     "drain_sq",
     "inc_rkey",
-    "open",
     "process_cq_direct",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import errno
 import pickle
@@ -190,3 +191,10 @@ def test_the_facade_exports_what_it_says() -> None:
     top = Path(__file__).resolve().parents[2]
     (version,) = re.findall(r'^version = "(.*)"', (top / "pyproject.toml").read_text(), re.M)
     assert hca.__version__ == version
+
+
+def test_a_star_import_leaves_the_builtins_what_they_are() -> None:
+    names: dict[str, object] = {}
+    exec("from softhca import *", names)
+    assert "QPInfo" in names
+    assert not set(names) & set(dir(builtins))
