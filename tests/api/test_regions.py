@@ -94,6 +94,12 @@ def test_rereg_refuses_what_does_not_go_together(lender):
             lender.mr.rereg(**change)
 
 
+def test_rereg_of_nothing_names_no_argument_that_it_has_not(lender):
+    with pytest.raises(hca.VerbsError, match="takes a buffer, an address, access or pd") as refused:
+        lender.mr.rereg()
+    assert (refused.value.errno, refused.value.argument) == (errno.EINVAL, "")
+
+
 def test_rereg_with_a_window_is_refused(lender):
     lender.mr.rereg(access=Access.LOCAL_WRITE | Access.MW_BIND)
     mw = lender.window()

@@ -114,7 +114,9 @@ def test_a_region_with_notices_keeps_its_memory(host: Host, channel: Invalidatio
         mr = host.keep(host.pd.reg_mr(addr=at, length=PAGE, invalidation=channel))
         with pytest.raises(VerbsError, match="register the other memory anew") as refused:
             mr.rereg(addr=at + PAGE, length=PAGE)
-        assert refused.value.errno == errno.EOPNOTSUPP
+        assert (refused.value.errno, refused.value.argument) == (errno.EOPNOTSUPP, "addr")
+        with pytest.raises(VerbsError, match=r"obj: .*register the other memory anew"):
+            mr.rereg(bytearray(PAGE))
         mr.rereg(access=hca.Access.REMOTE_READ)
         libc.unmap(at, PAGE)
         assert mr.dereg() == 1

@@ -196,7 +196,8 @@ class MR(VerbsObject, Registered):
             iova: What the keys call the first byte; by default `addr`.
 
         Raises:
-            VerbsError: EBUSY, with windows bound to the region; EINVAL and EACCES as `pd.reg_mr`.
+            VerbsError: EBUSY, with windows bound to the region; EOPNOTSUPP, for other memory of one
+                that has notices; EINVAL, for nothing to change; EINVAL and EACCES as `pd.reg_mr`.
                 The region is then what it was.
         """
         from softhca.verbs.mr_rereg import rereg

@@ -54,6 +54,15 @@ def rereg(
                 errno.EACCES, "access", Access(rights), "gives a right to write a read-only buffer"
             )
         domain = alive("pd", pd, PD, mr._hca) if pd is not None else None
+        if not flags:
+            raise VerbsError(errno.EINVAL, "", None, "takes a buffer, an address, access or pd")
+        if flags & TRANSLATION and mr._watch is not None:
+            raise VerbsError(
+                errno.EOPNOTSUPP,
+                "addr" if obj is None else "obj",
+                None,
+                "a region with notices keeps its memory: register the other memory anew",
+            )
         info = mr._hca.rereg_mr(
             mr.handle, flags, domain.handle if domain is not None else 0, start, size, first, rights
         )
