@@ -26,7 +26,7 @@ from softhca.verbs.events import AsyncEvent, AsyncEvents, take_event, until_read
 from softhca.verbs.gid import GID
 from softhca.verbs.lifetime import VerbsObject, alive, made_once
 from softhca.verbs.pd import PD
-from softhca.verbs.process_end import at_end_of_worker
+from softhca.verbs.process_end import at_end_of_worker, excuse_daemons
 from softhca.verbs.wc import WC
 from softhca.verbs.world import World
 from softhca.verbs.xrcd import XRCD
@@ -494,6 +494,8 @@ def _close_all() -> None:
     left = [one for one in list(_open_devices) if not one.closed and not one._inherited()]
     # Callbacks that are running may finish while their devices still work.
     join_all()
+    if left:
+        excuse_daemons(VerbsError)
     for device in left:
         device._destroy()
 
