@@ -107,9 +107,9 @@ class RegistrationCache(VerbsObject):
             VerbsError: EOPNOTSUPP, where the system cannot tell that memory goes away; EINVAL, for
                 a size or watermark of 0.
         """
-        self.pd = instance("pd", pd, PD)
-        self.size = _positive("size", size)
-        self.dirty_watermark = _positive("dirty_watermark", dirty_watermark)
+        self.pd: PD = instance("pd", pd, PD)
+        self.size: int = _positive("size", size)
+        self.dirty_watermark: int = _positive("dirty_watermark", dirty_watermark)
         if flush is not None and not callable(flush):
             raise TypeError(f"flush must be callable, not {type(flush).__name__}")
         self._flush = flush

@@ -47,9 +47,9 @@ class CachedRegion(Registered):
         owner: CachedRegion | None = None,
     ) -> None:
         self._cache = cache
-        self.mr = mr
-        self.addr = addr
-        self.length = length
+        self.mr: MR = mr
+        self.addr: int = addr
+        self.length: int = length
         # The one that counts users: of a part, the whole.
         self._owner = self if owner is None else owner
         self._users = 0

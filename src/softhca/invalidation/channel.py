@@ -52,7 +52,7 @@ class InvalidationChannel(VerbsObject):
         except OSError as failure:
             rule = "no descriptor or memory is left to map its page"
             raise VerbsError(failure.errno or errno.ENOMEM, self.kind, None, rule) from failure
-        self.page = memoryview(self._mapping).cast("Q")
+        self.page: memoryview[int] = memoryview(self._mapping).cast("Q")
         super().__init__(device._hca, device)
 
     def _destroy(self) -> None:

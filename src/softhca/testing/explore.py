@@ -49,7 +49,7 @@ class ExploreError(FabricError):
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(str(finding))
-        self.finding = finding
+        self.finding: Finding = finding
 
 
 @dataclass

@@ -68,7 +68,7 @@ class Fabric(VirtualTime):
             ack_delay_ns=unsigned("ack_delay_ns", ack_delay_ns, 48),
         )
         super().__init__(native, seed, link)
-        self.faults = FabricFaults(self)
+        self.faults: FabricFaults = FabricFaults(self)
         self._kept: list[Any] = []
         self._closed = False
         self._checked_records = 0

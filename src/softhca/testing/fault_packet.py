@@ -22,11 +22,11 @@ class FaultPacket:
     def __init__(
         self, datagram: bytes, route: _adapter.Route, now_ns: int, link: int, sending: bool
     ) -> None:
-        self.datagram = datagram
-        self.route = route
-        self.now_ns = now_ns
-        self.link = link
-        self.sending = sending
+        self.datagram: bytes = datagram
+        self.route: _adapter.Route = route
+        self.now_ns: int = now_ns
+        self.link: int = link
+        self.sending: bool = sending
         self._decoded: _adapter.Packet | None = None
 
     @property

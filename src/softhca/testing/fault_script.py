@@ -76,8 +76,8 @@ class Fault:
 
     def __init__(self, holder: FaultHolder, number: int, name: str) -> None:
         self._holder = holder
-        self.number = number
-        self.name = name
+        self.number: int = number
+        self.name: str = name
 
     @property
     def matched(self) -> int:
@@ -121,7 +121,7 @@ class PacketFaults:
         self._names: Counter[str] = Counter()
         # Some fault lets through what no network would: what comes of it is not the transport's
         # fault.
-        self.forges = False
+        self.forges: bool = False
         self.allowed: frozenset[tuple[str, int]] | None = None
 
     def _now_ns(self) -> int:
@@ -376,7 +376,7 @@ class LinkFaults(PacketFaults):
     """
 
     def __init__(self, seed: int = 1) -> None:
-        self.shared = _adapter.SharedFaults()
+        self.shared: _adapter.SharedFaults = _adapter.SharedFaults()
         super().__init__(self.shared, unsigned("seed", seed, 63))
 
     def _guarded(

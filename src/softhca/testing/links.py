@@ -21,8 +21,8 @@ class Switch:
     """
 
     def __init__(self, node: int, name: str) -> None:
-        self.node = node
-        self.name = name
+        self.node: int = node
+        self.name: str = name
 
     def __repr__(self) -> str:
         return f"<Switch {self.name}>"
@@ -46,10 +46,10 @@ class Link:
         shape: _adapter.LinkShape,
     ) -> None:
         self._native = native
-        self.number = number
-        self.a = a
-        self.b = b
-        self.shape = shape
+        self.number: int = number
+        self.a: Device | Switch = a
+        self.b: Device | Switch = b
+        self.shape: _adapter.LinkShape = shape
 
     def set_up(self, up: bool) -> None:
         """Takes the link down, or brings it up; ways around it are found at once."""

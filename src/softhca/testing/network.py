@@ -60,7 +60,7 @@ class Network(ABC):
     """
 
     def __init__(self, native: _adapter.Fabric, seed: int, link: dict[str, Any]) -> None:
-        self.seed = seed
+        self.seed: int = seed
         self._defaults = link
         self._native = native
         self.devices: list[Device] = []

@@ -6,9 +6,14 @@ from typing import Any
 
 from softhca.testing.fabric import Fabric
 from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.comp_channel import CompChannel
+from softhca.verbs.cq import CQ
 from softhca.verbs.device import Device
 from softhca.verbs.enums import NotifyFlags, QPType
 from softhca.verbs.lifetime import VerbsObject
+from softhca.verbs.mr import MR
+from softhca.verbs.pd import PD
+from softhca.verbs.qp import QP
 from softhca.verbs.wc import WC
 
 _ARM = NotifyFlags.NEXT_COMP | NotifyFlags.REPORT_MISSED_EVENTS
@@ -28,16 +33,16 @@ class End:
     """
 
     def __init__(self, device: Device, buffer_bytes: int, **options: Any) -> None:
-        self.device = device
-        self.pd = device.alloc_pd()
-        self.channel = device.create_comp_channel()
-        self.cq = device.create_cq(1024, channel=self.channel)
+        self.device: Device = device
+        self.pd: PD = device.alloc_pd()
+        self.channel: CompChannel = device.create_comp_channel()
+        self.cq: CQ = device.create_cq(1024, channel=self.channel)
         options.setdefault("max_send_wr", 256)
         options.setdefault("max_recv_wr", 256)
         qp_type = options.pop("qp_type", QPType.RC)
-        self.qp = self.pd.create_qp(qp_type, send_cq=self.cq, recv_cq=self.cq, **options)
-        self.buffer = bytearray(buffer_bytes)
-        self.mr = self.pd.reg_mr(self.buffer)
+        self.qp: QP = self.pd.create_qp(qp_type, send_cq=self.cq, recv_cq=self.cq, **options)
+        self.buffer: bytearray = bytearray(buffer_bytes)
+        self.mr: MR = self.pd.reg_mr(self.buffer)
 
     def __repr__(self) -> str:
         return f"<End {self.device.name}: {self.qp!r}, {len(self.buffer)} bytes>"
@@ -101,9 +106,11 @@ class Pair:
         Raises:
             VerbsError: EINVAL, for a number of bytes, or an attribute, that is out of range.
         """
-        self.fabric = instance("fabric", fabric, Fabric)
+        self.fabric: Fabric = instance("fabric", fabric, Fabric)
         unsigned("buffer_bytes", buffer_bytes, 48)
         fabric.keep(self)
+        self.a: End
+        self.b: End
         self.a, self.b = (
             End(device, buffer_bytes) for device in fabric.hosts(2, retry_early=retry_early)
         )

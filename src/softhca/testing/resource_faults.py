@@ -66,9 +66,9 @@ class Refusal:
     """
 
     def __init__(self, verb: str, number: int, nth: frozenset[int] | None) -> None:
-        self.verb = verb
-        self.calls = 0
-        self.struck = 0
+        self.verb: str = verb
+        self.calls: int = 0
+        self.struck: int = 0
         self._errno = number
         self._nth = nth
         self._undo: list[Callable[[], None]] = []

@@ -135,9 +135,9 @@ class Wire:
     """
 
     def __init__(self, *devices: Device, delay_ns: int = 1000, hook: Hook | None = None) -> None:
-        self.now_ns = 0
-        self.delay_ns = delay_ns
-        self.hook = hook
+        self.now_ns: int = 0
+        self.delay_ns: int = delay_ns
+        self.hook: Hook | None = hook
         self.sent: list[Flying] = []
         self._devices = {device.gid.raw: device for device in devices}
         self._flying: list[Flying] = []

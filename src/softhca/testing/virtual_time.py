@@ -44,7 +44,7 @@ class VirtualTime(Network):
 
     def __init__(self, native: _adapter.Fabric, seed: int, link: dict[str, Any]) -> None:
         super().__init__(native, seed, link)
-        self.trace = Trace(self)
+        self.trace: Trace = Trace(self)
         self._programs = Programs(self)
         self._calls: dict[int, Callable[[], object]] = {}
         self._numbers = itertools.count(1)

@@ -84,11 +84,11 @@ class CallbackCQ(CQ):
         on_exception: ExceptionHook | None = None,
         shared: bool = False,
     ) -> None:
-        self.poll_context = poll_context_of(poll_context)
+        self.poll_context: PollContext = poll_context_of(poll_context)
         if on_exception is not None and not callable(on_exception):
             raise TypeError(f"on_exception must be callable, not {type(on_exception).__name__}")
-        self.private = private
-        self.on_exception = on_exception
+        self.private: object = private
+        self.on_exception: ExceptionHook | None = on_exception
         self._processing = threading.Lock()
         self._processing_thread = 0  # Who holds it.
         self._shared = shared  # Of a pool, which alone frees it.

@@ -33,8 +33,8 @@ class CompChannel(VerbsObject):
         hca = device._hca
         self._channel: CompletionChannel
         self._channel, self._number = hca.create_channel()
-        self.device = device
-        self.is_own = is_own  # Of one queue, which made it and closes it.
+        self.device: Device = device
+        self.is_own: bool = is_own  # Of one queue, which made it and closes it.
         super().__init__(hca, *(() if is_own else (device,)))
 
     def _destroy(self) -> None:

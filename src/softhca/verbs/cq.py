@@ -65,7 +65,7 @@ class CQ(VerbsObject):
         parents: list[VerbsObject] = [] if shared else [device]
         if channel is not None:
             parents.append(alive("channel", channel, CompChannel, hca))
-        self.comp_vector = unsigned(
+        self.comp_vector: int = unsigned(
             "comp_vector", comp_vector, 32, most=device.num_comp_vectors - 1
         )
         self._async_acks = Acknowledgement()
@@ -73,9 +73,9 @@ class CQ(VerbsObject):
         self._channel = channel
         self._attached = 0
         self._dispatcher: Dispatcher | None = None
-        self.context = context
+        self.context: object = context
         self._handle: int = hca.create_cq(unsigned("cqe", cqe, 32), bool(timestamps))
-        self.device = device
+        self.device: Device = device
         super().__init__(hca, *parents)
         device._cqs[self._handle] = self
 

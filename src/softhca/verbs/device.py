@@ -89,7 +89,7 @@ class Device(VerbsObject):
         world: World | None = None,
     ) -> None:
         self._gid = GID(hca.gids[0])
-        self.name = name if name is not None else f"softhca-{self._gid.ip}"
+        self.name: str = name if name is not None else f"softhca-{self._gid.ip}"
         self._random = random.Random(seed)
         self._mtu = Mtu(hca.query_port().active_mtu)
         limits = hca.limits()

@@ -32,7 +32,7 @@ class DM(VerbsObject):
 
     def __init__(self, device: Device, length: int, log_align_req: int = 0) -> None:
         hca = device._hca
-        self.length = unsigned("length", length, 64)
+        self.length: int = unsigned("length", length, 64)
         self.handle: int = hca.alloc_dm(self.length, unsigned("log_align_req", log_align_req, 32))
         super().__init__(hca, device)
 
@@ -98,7 +98,7 @@ class DeviceMR(MR):
         access: int | None = None,
     ) -> None:
         hca = pd._hca
-        self.dm = alive("dm", dm, DM, hca)
+        self.dm: DM = alive("dm", dm, DM, hca)
         offset = unsigned("dm_offset", dm_offset, 64)
         if length is None:
             length = max(0, dm.length - offset)

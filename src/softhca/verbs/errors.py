@@ -48,10 +48,10 @@ class VerbsError(OSError):
         """Makes the message of its parts, such as `nr_cqe=0: must be 1 to 4096 (EINVAL)`."""
         if argument in _NUMBERLESS and isinstance(value, int):
             value = None
-        self.argument = argument
-        self.value = value
-        self.rule = rule
-        self.bad_wr = bad_wr
+        self.argument: str = argument
+        self.value: object = value
+        self.rule: str = rule
+        self.bad_wr: Any = bad_wr
         shown = ""
         if value is not None:
             named = _NAMED.get(argument)

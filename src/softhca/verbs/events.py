@@ -59,8 +59,8 @@ class AsyncEvent:
         element: QP | CQ | SRQ | Device | int,
         counted_by: Acknowledgement | None,
     ) -> None:
-        self.event_type = event_type
-        self.element = element
+        self.event_type: EventType = event_type
+        self.element: QP | CQ | SRQ | Device | int = element
         self._device = device
         # Whoever takes the one entry acknowledges: of several threads one does.
         self._unacknowledged = [counted_by]

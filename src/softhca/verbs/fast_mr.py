@@ -40,7 +40,7 @@ class FastMR(MR):
             ) from None
         info = hca.alloc_mr(pd.handle, kind, unsigned("max_sg", max_sg, 32))
         self._take(info, Access(0), 0, 0)
-        self.max_sg = max_sg
+        self.max_sg: int = max_sg
         self._exports: list[Any] = []
         VerbsObject.__init__(self, hca, pd)
 
@@ -104,8 +104,8 @@ class FastMR(MR):
         self._exports = exports
         used = [(address, length) for address, length in ranges if length]
         self._address = used[0][0] if len(used) == 1 else None
-        self.addr = used[0][0] if start is None else start
-        self.length = sum(length for _, length in used)
+        self.addr: int = used[0][0] if start is None else start
+        self.length: int = sum(length for _, length in used)
 
     def update_fast_reg_key(self, tag: int) -> None:
         """Chooses the low 8 bits of the key for the next `RegMr` (ib_update_fast_reg_key).
@@ -120,7 +120,8 @@ class FastMR(MR):
         """
         self._demand_ours()
         tag = unsigned("tag", tag, 8)
-        self.lkey = self.rkey = self.lkey & ~0xFF | tag
+        self.rkey: int = self.lkey & ~0xFF | tag
+        self.lkey: int = self.rkey
 
     def rereg(self, *_: Any, **__: Any) -> None:
         """Not for these regions: invalidate, map and register again."""

@@ -129,9 +129,9 @@ class MR(VerbsObject, Registered):
         self.handle: int = info.handle
         self.lkey: int = info.lkey
         self.rkey: int = info.rkey
-        self.addr = addr
-        self.length = length
-        self.access = access
+        self.addr: int = addr
+        self.length: int = length
+        self.access: Access = access
         self.obj = self._address = self._export = self._watch = self._world = None
         self._read_only = False
         self._raised = 0

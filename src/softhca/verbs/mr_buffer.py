@@ -46,8 +46,11 @@ class MRBuffer(MR):
         if length == 0:
             raise VerbsError(errno.EINVAL, "size", size, "must be 1 or more")
         rights = int(WRITABLE_ACCESS) if access is None else unsigned("access", access, 32)
+        self.fd: int
+        self.buffer: mmap.mmap
+        self.page_bytes: int
         self.fd, self.buffer, self.page_bytes = _map(length, huge_pages)
-        self.mapped_length = len(self.buffer)
+        self.mapped_length: int = len(self.buffer)
         export = memoryview(self.buffer)
         try:
             address = _adapter.buffer_address(export)

@@ -111,7 +111,7 @@ class MW(VerbsObject):
 
     def __init__(self, pd: PD, mw_type: MwType) -> None:
         try:
-            self.type = MwType(mw_type)
+            self.type: MwType = MwType(mw_type)
         except ValueError:
             raise VerbsError(errno.EINVAL, "mw_type", mw_type, "must be TYPE_1 or TYPE_2") from None
         hca = pd._hca

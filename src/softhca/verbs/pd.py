@@ -44,7 +44,7 @@ class PD(VerbsObject):
     def __init__(self, device: Device) -> None:
         hca = device._hca
         self.handle: int = hca.alloc_pd()
-        self.device = device
+        self.device: Device = device
         super().__init__(hca, device)
 
     def _destroy(self) -> None:

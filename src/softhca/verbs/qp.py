@@ -115,11 +115,11 @@ class QP(AwaitedWork, VerbsObject):
         self._async_acks = Acknowledgement()
         self._vanished: list[Cqe] = []
         self._qpn: int = hca.create_qp(init)
-        self.device = device
-        self.send_cq = send_cq
-        self.recv_cq = recv_cq
-        self.srq = srq
-        self.type = init.type
+        self.device: Device = device
+        self.send_cq: CQ | None = send_cq
+        self.recv_cq: CQ | None = recv_cq
+        self.srq: SRQ | None = srq
+        self.type: QPType = init.type
         self._groups: set[GID] = set()
         self.psn: int = device._random.getrandbits(24)
         super().__init__(hca, *parents)

@@ -17,6 +17,7 @@ from softhca.verbs.records import receives_of
 from softhca.verbs.wr import Recv
 
 if TYPE_CHECKING:
+    from softhca.verbs.device import Device
     from softhca.verbs.pd import PD
     from softhca.verbs.records import Records, WrIds
     from softhca.verbs.xrcd import XRCD
@@ -56,7 +57,7 @@ class SRQ(VerbsObject):
             pd.handle, attr, xrcd.handle if xrcd else 0, cq.handle if cq else 0
         )
         self.srqn: int = hca.srq_number(self.handle) if xrcd else 0
-        self.device = pd.device
+        self.device: Device = pd.device
         super().__init__(hca, *parents)
         pd.device._srqs[self.handle] = self
 

@@ -17,7 +17,7 @@ class CompletionError(VerbsError):
 
     def __init__(self, wc: WC) -> None:
         super().__init__(errno.EIO, rule=wc.why)
-        self.wc = wc
+        self.wc: WC = wc
 
     def __reduce__(self) -> tuple[type[CompletionError], tuple[WC]]:
         return CompletionError, (self.wc,)

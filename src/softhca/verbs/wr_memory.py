@@ -99,8 +99,8 @@ class BindMw(SendRequest):
             **options,
         )
         mw._keep(bind.mr)
-        self.mw = mw
-        self.bind = bind
+        self.mw: MW = mw
+        self.bind: BindInfo = bind
         self.remote: RemoteMemory = bind.remote(rkey)
 
 
@@ -141,7 +141,7 @@ class RegMr(SendRequest):
             fields={"memory": (mr.handle, key, 0, 0, 0, rights, mr._hca.identity)},
             **options,
         )
-        self.mr = mr
+        self.mr: FastMR = mr
 
 
 class LocalInv(SendRequest):

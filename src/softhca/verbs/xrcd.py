@@ -25,7 +25,7 @@ class XRCD(VerbsObject):
     def __init__(self, device: Device) -> None:
         hca = device._hca
         self.handle: int = hca.alloc_xrcd()
-        self.device = device
+        self.device: Device = device
         super().__init__(hca, device)
 
     def _destroy(self) -> None:
