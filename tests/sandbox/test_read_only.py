@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,9 +64,37 @@ def test_where_there_is_no_room_is_said(tmp_path: Path) -> None:
     assert f"No space left on device: '{tmp_path}/softhca-sysfs-" in done.stderr, done.stderr
 
 
-def test_a_demo_says_that_there_is_no_room_for_its_capture(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [("demo",), ("pingpong", "--self"), ("perf", "write_bw", "--self", "--iters", "20")],
+    ids=lambda words: words[0],
+)
+def test_what_has_no_room_for_its_capture_says_so(words: tuple[str, ...], tmp_path: Path) -> None:
     # A limit on the size of files is full as a file system is.
     limited = ("sh", "-c", 'ulimit -f 100; exec "$@"', "sh")
-    done = run(*limited, *SOFTHCA, "demo", "--capture", "demo.pcapng", directory=tmp_path)
+    done = run(*limited, *SOFTHCA, *words, "--capture", "all.pcapng", directory=tmp_path)
     assert done.returncode == 1
-    assert "softhca demo: the capture demo.pcapng ended early: File too large" in done.stderr, done
+    why = f"softhca {words[0]}: the capture all.pcapng ended early: File too large"
+    assert why in done.stderr.splitlines(), done
+
+
+# Two of one host, each to its turn.
+PINGPONG = """
+set -e
+ibv_rc_pingpong -g 0 >&2 &
+tries=0
+until ibv_rc_pingpong -g 0 127.0.0.1 2>/dev/null; do tries=$((tries+1)); [ $tries -lt 500 ]; done
+wait
+"""
+
+
+def test_a_program_whose_capture_has_no_room_has_its_own_status(tmp_path: Path) -> None:
+    if shutil.which("ibv_rc_pingpong") is None:
+        pytest.skip("ibv_rc_pingpong is not installed")
+    small = f'mount -t tmpfs -o size=64k none {tmp_path} && exec "$@"'
+    words = words_inside(small, "no small directory can be made here", "--mount")
+    capture = tmp_path / "all.pcapng"
+    done = run(*words, *SOFTHCA, "run", "--capture", str(capture), "--", "sh", "-c", PINGPONG)
+    assert done.returncode == 0, done
+    why = f"softhca run: the capture {capture} ended early: No space left on device"
+    assert why in done.stderr.splitlines(), done

@@ -237,5 +237,8 @@ class Endpoint:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Closes it."""
+        """Closes it; a capture that ended early is an error where nothing else is one."""
+        failure = self.device.link_counters["capture_failure"] if error is None else ""
         self.close()
+        if failure:
+            raise CommandError(failure, FAILED)

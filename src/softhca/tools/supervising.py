@@ -82,6 +82,7 @@ def supervisor_of(args: argparse.Namespace, stack: ExitStack) -> Supervisor:
         )
         for index, address in enumerate(_addresses(args))
     ]
+    stack.callback(_tell_of_lost_captures, args.command, adapters)
     return stack.enter_context(
         Supervisor(
             adapters,
@@ -113,6 +114,13 @@ def _doorbells_are_written(choice: str | None) -> bool:
 
 def _print_refusal(command: str, task: int, error: OSError) -> None:
     _say(command, f"task {task}: {error}")
+
+
+def _tell_of_lost_captures(command: str, adapters: list[softhca.Device]) -> None:
+    """The exit status is the program's: a capture that ended early is no reason for another."""
+    for adapter in adapters:
+        if failure := adapter.link_counters["capture_failure"]:
+            _say(command, str(failure))
 
 
 def _say(command: str, text: str) -> None:
