@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -41,6 +42,9 @@ def test_demo_holds_and_leaves_a_capture(
         assert (row["mib_per_second"] is None) == (row["operation"] in ("CMP_SWAP", "FETCH_ADD"))
     assert out["sides"]["A"]["pid"] != out["sides"]["B"]["pid"]
     assert out["sides"]["A"]["gid"] != out["sides"]["B"]["gid"]
+    if shutil.which("tshark"):
+        words = ("tshark", "-r", tmp_path / "softhca-demo.pcapng", "-Y", "_ws.malformed")
+        assert subprocess.run(words, check=True, capture_output=True, text=True).stdout == ""
     status, capture = run_json("dump", tmp_path / "softhca-demo.pcapng")
     assert status == 0
     assert capture["bad_icrc"] == capture["malformed"] == capture["other"] == 0
