@@ -36,7 +36,8 @@ void Responder::start() {
 void Responder::resize_resources() {
   const std::size_t wanted = qp_.attr.max_dest_rd_atomic;
   const auto before = static_cast<std::uint32_t>(resources_.size());
-  std::ranges::rotate(resources_, resources_.begin() + next_resource_);
+  // Not the ranges' own, of which clang before 16 makes nothing with GCC's library.
+  std::rotate(resources_.begin(), resources_.begin() + next_resource_, resources_.end());
   for (Reply& reply : replies_) {
     if (reply.kind != ReplyKind::ACKNOWLEDGE) {
       reply.resource = (reply.resource + before - next_resource_) % before;
