@@ -6,6 +6,7 @@ imported when a test asks for one of the fixtures.
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 import unittest
@@ -35,13 +36,24 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 _SHOWN_LINES = 60
 
 
+def _whole_number(lowest: int, highest: int) -> Callable[[str], int]:
+    def whole_number(text: str) -> int:
+        if not lowest <= int(text) <= highest:
+            raise argparse.ArgumentTypeError(f"{text} is not from {lowest} to {highest}")
+        return int(text)
+
+    return whole_number
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of the command line."""
     group = parser.getgroup("rdma", "RDMA fabrics in virtual time (softhca)")
-    group.addoption("--rdma-seed", type=int, help="seed of every fabric")
+    group.addoption(
+        "--rdma-seed", type=_whole_number(0, (1 << 63) - 1), help="seed of every fabric"
+    )
     group.addoption(
         "--rdma-explore",
-        type=int,
+        type=_whole_number(0, 1 << 40),
         metavar="RUNS",
         help="run each test that takes one of the fixtures with so many seeds; shrink what fails",
     )

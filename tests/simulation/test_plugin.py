@@ -293,6 +293,16 @@ def test_wrong_marks(tmp_path: Path, wrong: str) -> None:
     assert "the mark is rdma(" in printed
 
 
+@pytest.mark.parametrize(
+    "wrong", ["--rdma-seed=-1", "--rdma-seed=x", "--rdma-explore=-1", "--rdma-explore=x"]
+)
+def test_wrong_options_are_refused_before_any_test_runs(tmp_path: Path, wrong: str) -> None:
+    printed = run(tmp_path, wrong)
+    assert re.search(rf"error: argument {wrong.partition('=')[0]}: ", printed)
+    assert "passed" not in printed
+    assert "failed" not in printed
+
+
 def test_it_costs_nothing_unless_used() -> None:
     code = "import softhca_pytest, sys; print('softhca' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
