@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from softhca.testing import FabricFaults
 from softhca.tools.main import COMMANDS
 
 TOP = Path(__file__).resolve().parents[2]
@@ -149,6 +151,16 @@ def test_the_guide_to_testing_prints_what_it_says(tmp_path: Path) -> None:
     printed = [line.rstrip() for line in run_python(str(program), cwd=tmp_path).splitlines()]
     (told,) = [block for block in code_blocks(guide, "text") if block.startswith("seed ")]
     assert printed[-3:] == told.splitlines()
+
+
+def test_the_guide_names_what_faults_take() -> None:
+    text = (TOP / "docs/guide/testing.md").read_text()
+    table = text.partition("| word | what happens to packets |")[2].partition("\n\n")[0]
+    words = re.findall(r"`(\w+)(?:\(([\w, ]+)\))?`", table)
+    assert {word for word, _ in words} >= {"drop", "delay", "script"}
+    for word, arguments in words:
+        taken = inspect.signature(getattr(FabricFaults, word)).parameters
+        assert set(re.findall(r"\w+", arguments)) <= set(taken), word
 
 
 def test_the_readme_lists_every_command() -> None:
