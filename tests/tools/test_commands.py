@@ -20,6 +20,7 @@ from softhca.tools import census, demo
 from softhca.tools.exchange import OPERATIONS
 from softhca.tools.main import main, make_parser
 from softhca.tools.perf import ALL_SIZES, TESTS
+from softhca.tools.side_channel import SideChannel
 
 RunJson = Callable[..., tuple[int, dict[str, Any]]]
 
@@ -511,6 +512,29 @@ def test_why_a_server_is_not_reached_is_what_its_best_address_says(
         status, out = run_json("perf", "read_lat", "localhost", "--port", port)
     assert status == 2
     assert out["error"].endswith(f"TCP port {port}: Connection refused")
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "address"),
+    [
+        (socket.AF_INET6, ("fe80::1", 5, 0, 1), "fe80::1%lo"),
+        (socket.AF_INET6, ("fd00::1", 5, 0, 0), "fd00::1"),
+        (socket.AF_INET6, ("::ffff:192.0.2.1", 5, 0, 0), "192.0.2.1"),
+        (socket.AF_INET, ("192.0.2.1", 5), "192.0.2.1"),
+        (socket.AF_INET, ("127.0.0.1", 5), None),
+        (socket.AF_INET6, ("::1", 5, 0, 0), None),
+    ],
+)
+def test_the_address_that_leads_to_the_other_end(
+    family: socket.AddressFamily, name: tuple[str, int], address: str | None
+) -> None:
+    class Connected(socket.socket):
+        def getsockname(self) -> tuple[str, int]:
+            return name
+
+    assert socket.if_indextoname(1) == "lo"
+    with Connected(family) as connection:
+        assert SideChannel(connection).local_address == address
 
 
 def test_help_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,9 +57,14 @@ class SideChannel:
         """Our address on the way to the other end; None within a machine."""
         if self._socket.family not in (socket.AF_INET, socket.AF_INET6):
             return None
-        address = ip_address(self._socket.getsockname()[0])
-        if isinstance(address, IPv6Address) and address.ipv4_mapped:
-            address = address.ipv4_mapped
+        host, _, *rest = self._socket.getsockname()
+        address = ip_address(host)
+        if isinstance(address, IPv6Address):
+            if address.ipv4_mapped:
+                address = address.ipv4_mapped
+            elif address.is_link_local:
+                # Another interface may have the same one.
+                return f"{host}%{socket.if_indextoname(rest[1])}"
         return None if address.is_loopback else str(address)
 
     def send(self, **message: Any) -> None:
