@@ -199,8 +199,10 @@ void install(const Candidate& candidate, nb::handle cls) {
     method.wc_class = nb::object(cls.attr("_wc_class")).release().ptr();
   }
   // inspect.signature() reads it from there.
-  method.doc = std::string(candidate.name) + candidate.signature + "\n--\n\n" +
-               nb::cast<std::string>(nb::str(function.attr("__doc__")));
+  method.doc = std::string(candidate.name) + candidate.signature + "\n--\n\n";
+  // Under `python -OO` there is none.
+  const nb::object documented = function.attr("__doc__");
+  if (!documented.is_none()) method.doc += nb::cast<std::string>(documented);
   method.definition = {candidate.name,
                        reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(candidate.call)),
                        METH_FASTCALL | METH_KEYWORDS, method.doc.c_str()};

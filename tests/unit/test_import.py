@@ -17,3 +17,10 @@ def test_importing_softhca_imports_nothing_that_takes_long(module: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("option", ["-I", "-O", "-OO", "-Werror"])
+def test_importing_softhca_with_options_of_python(option: str) -> None:
+    program = "import softhca, softhca.testing, softhca.tools.main; print(softhca.CQ.poll.__name__)"
+    done = subprocess.run([sys.executable, option, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("poll\n", "")
