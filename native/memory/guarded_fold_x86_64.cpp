@@ -5,6 +5,16 @@
 // Arguments: rdi to, rsi from, rdx steps of 256 bytes, rcx lanes, r8 factors. Registers from 16 on
 // alone: who leaves those below as they are need not clear what they have beyond the old ones.
 asm(R"(
+    .macro softhca_copy_step
+    vmovdqu64 (%rsi), %zmm21
+    vmovdqu64 64(%rsi), %zmm22
+    vmovdqu64 128(%rsi), %zmm23
+    vmovdqu64 192(%rsi), %zmm24
+    vmovdqu64 %zmm21, (%rdi)
+    vmovdqu64 %zmm22, 64(%rdi)
+    vmovdqu64 %zmm23, 128(%rdi)
+    vmovdqu64 %zmm24, 192(%rdi)
+    .endm
     .text
     .p2align 4
     .hidden softhca_fold
@@ -17,14 +27,7 @@ softhca_fold:
     jz 2f
     vbroadcasti32x4 (%r8), %zmm20
 softhca_fold_fault:
-    vmovdqu64 (%rsi), %zmm21
-    vmovdqu64 64(%rsi), %zmm22
-    vmovdqu64 128(%rsi), %zmm23
-    vmovdqu64 192(%rsi), %zmm24
-    vmovdqu64 %zmm21, (%rdi)
-    vmovdqu64 %zmm22, 64(%rdi)
-    vmovdqu64 %zmm23, 128(%rdi)
-    vmovdqu64 %zmm24, 192(%rdi)
+    softhca_copy_step
     vpxorq (%rcx), %zmm21, %zmm16
     vpxorq 64(%rcx), %zmm22, %zmm17
     vpxorq 128(%rcx), %zmm23, %zmm18
@@ -32,14 +35,7 @@ softhca_fold_fault:
     jmp 1f
     .p2align 4
 0:
-    vmovdqu64 (%rsi), %zmm21
-    vmovdqu64 64(%rsi), %zmm22
-    vmovdqu64 128(%rsi), %zmm23
-    vmovdqu64 192(%rsi), %zmm24
-    vmovdqu64 %zmm21, (%rdi)
-    vmovdqu64 %zmm22, 64(%rdi)
-    vmovdqu64 %zmm23, 128(%rdi)
-    vmovdqu64 %zmm24, 192(%rdi)
+    softhca_copy_step
     vpclmulqdq $0x00, %zmm20, %zmm16, %zmm25
     vpclmulqdq $0x11, %zmm20, %zmm16, %zmm16
     vpclmulqdq $0x00, %zmm20, %zmm17, %zmm26
@@ -67,6 +63,7 @@ softhca_fold_resume:
     ret
     .cfi_endproc
     .size softhca_fold, . - softhca_fold
+    .purgem softhca_copy_step
 )" SOFTHCA_SHOW_LABELS(fold));
 
 #endif
