@@ -131,22 +131,30 @@ TEST("neighbour: who has knocked with a file that lingers does not keep a device
   });
 }
 
-// They would use up the descriptors of those who take them.
-TEST("neighbour: while many files linger nobody else is let in") {
-  check_ends([] {
-    Side host(1);
-    constexpr int kGuests = 40;
-    std::array<Lingering, kGuests> files;
-    std::array<FileDescriptor, kGuests> guests;
-    for (int i = 0; i < kGuests; ++i) {
+// So many guests hand over files that linger, and then somebody greets as a neighbour does.
+template <std::size_t kGuests>
+struct Crowd {
+  std::array<Lingering, kGuests> files;
+  std::array<FileDescriptor, kGuests> guests;
+  Guest polite{config_of(2).gids[0]};
+
+  explicit Crowd(Side& host) {
+    for (std::size_t i = 0; i < kGuests; ++i) {
       guests[i] = knock_at(host);
       hand_over(guests[i].get(), 50, files[i]);
       for (int times = 0; times < 2; ++times) host.neighbours->serve();
     }
-    Guest polite(config_of(2).gids[0]);
     polite.connect_to(host.gid());
     polite.greet();
     for (int times = 0; times < 3; ++times) host.neighbours->serve();
+  }
+};
+
+// They would use up the descriptors of those who take them.
+TEST("neighbour: while many files linger nobody else is let in") {
+  check_ends([] {
+    Side host(1);
+    Crowd<40> crowd(host);
     CHECK(!host.neighbours->is_inhabited());
     host.go();
   });
@@ -156,20 +164,9 @@ TEST("neighbour: while many files linger nobody else is let in") {
 TEST("neighbour: who knocked while many files lingered is let in when they are closed") {
   check_ends([] {
     Side host(1);
-    constexpr int kGuests = 20;
-    std::array<Lingering, kGuests> files;
-    std::array<FileDescriptor, kGuests> guests;
-    for (int i = 0; i < kGuests; ++i) {
-      guests[i] = knock_at(host);
-      hand_over(guests[i].get(), 50, files[i]);
-      for (int times = 0; times < 2; ++times) host.neighbours->serve();
-    }
-    Guest polite(config_of(2).gids[0]);
-    polite.connect_to(host.gid());
-    polite.greet();
-    for (int times = 0; times < 3; ++times) host.neighbours->serve();
+    Crowd<20> crowd(host);
     CHECK(!host.neighbours->is_inhabited());
-    for (Lingering& file : files) file.deaf.reset();
+    for (Lingering& file : crowd.files) file.deaf.reset();
     while (!host.neighbours->is_inhabited()) {
       wait_for(host.neighbours->ready_fd());
       host.neighbours->serve();
