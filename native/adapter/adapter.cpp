@@ -116,7 +116,11 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
   State& s = *state_;
   s.set_time(now_ns);
   // Between two rounds memory changes as it likes.
-  if (!std::exchange(s.turn_kept, false)) s.memory_table.read_ahead.forget();
+  if (!std::exchange(s.turn_kept, false)) {
+    s.memory_table.read_ahead.forget();
+  } else if (s.go_on(buffer, out)) {
+    return true;
+  }
   const auto leaves = [&s] {
     s.counters.port_down_drops += s.port_active ? 0 : 1;
     return s.port_active;
@@ -145,6 +149,24 @@ bool Adapter::next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t no
   }
   s.settle_overflows();
   return sent;
+}
+
+bool Adapter::State::go_on(ByteSpan buffer, OutgoingPacket& out) {
+  if (!port_active || !farewells.empty() || ready.empty() || ready.front() != last_sender) {
+    return false;
+  }
+  QueuePair* const qp = qps.find(last_sender);
+  if (qp == nullptr || qp->listed != QueuePair::Listed::FOR_WIRE || qp->local != nullptr) {
+    return false;
+  }
+  Outlet outlet{.buffer = buffer, .wire = &out};
+  if (!qp->go_on(outlet)) return false;
+  if (ready.size() > 1) {
+    ready.pop_front();
+    ready.push_back(last_sender);
+  }
+  timers.update(*qp);
+  return true;
 }
 
 // Who has sent is the last in line.

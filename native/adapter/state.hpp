@@ -80,6 +80,9 @@ struct Adapter::State final : Services {
   bool take_farewell(ByteSpan buffer, OutgoingPacket& out);
   // To the queue pair that a packet without a wire is for. False: its payload could not be read.
   bool deliver_locally(const Packet& packet, const Route& route);
+  // The next packet of whoever sent the last one and has its turn again. False: the general way
+  // has to do it.
+  bool go_on(ByteSpan buffer, OutgoingPacket& out);
   // Its acknowledgement waits, or may have left.
   void hold_back(QueuePair& qp, bool wanted);
   bool completes_through_xrc(const QueuePair& qp, const CompletionQueue& cq);

@@ -166,6 +166,7 @@ class Wire {
     OutgoingPacket out;
     bool any = false;
     while (from.next_packet(buffer, out, now_ns)) {
+      from.keep_turn();
       carried_.push_back({out.route, {out.datagram.begin(), out.datagram.end()}});
       seen.push_back({carried_.back().datagram, out.qpn, out.has_wr, out.wr_id, out.retransmitted});
       any = true;
@@ -259,9 +260,9 @@ class Pair {
   }
 
   // What is observed while it connects takes the wire.
-  void connect(std::uint32_t rights = 0xf) {
+  void connect(std::uint32_t rights = 0xf, std::uint8_t path_mtu = 4) {
     for (const End& end : ends) end.adapter->observe(nullptr);
-    connect_unobserved(rights);
+    connect_unobserved(rights, path_mtu);
     for (const End& end : ends) end.adapter->observe(observer_);
   }
 
@@ -309,7 +310,7 @@ class Pair {
   std::uint64_t now_ns = 1'000'000;
 
  private:
-  void connect_unobserved(std::uint32_t rights) {
+  void connect_unobserved(std::uint32_t rights, std::uint8_t path_mtu) {
     for (int i = 0; i < 2; ++i) {
       End& end = ends[static_cast<std::size_t>(i)];
       const End& peer = ends[static_cast<std::size_t>(1 - i)];
@@ -321,7 +322,7 @@ class Pair {
       modify(end, attr, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags);
       attr.qp_state = QpState::RTR;
       attr.ah_attr.dgid = peer.adapter->config().gids[0];
-      attr.path_mtu = 4;
+      attr.path_mtu = path_mtu;
       attr.dest_qp_num = peer.qpn;
       attr.max_dest_rd_atomic = 4;
       attr.min_rnr_timer = 12;

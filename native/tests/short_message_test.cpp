@@ -1,6 +1,6 @@
-// Short messages leave while they are posted, or into a datagram, on a way of their own. It must
-// not be possible to tell: the same work is given to two pairs of queue pairs, one of which has an
-// observer and therefore never takes that way.
+// Short messages leave while they are posted, or into a datagram, on a way of their own, and so do
+// packets inside long ones. It must not be possible to tell: the same work is given to two pairs of
+// queue pairs, one of which has an observer and therefore never takes that way.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -197,8 +197,9 @@ class Comparison {
     const std::uint32_t rights = kRights[random_.below(std::size(kRights))];
     is_bad_ = random_.below(2) == 0;
     rarely_signaled_ = random_.below(4) == 0;
-    short_.connect(rights);
-    general_.connect(rights);
+    const auto path_mtu = static_cast<std::uint8_t>(2 + random_.below(3));
+    short_.connect(rights, path_mtu);
+    general_.connect(rights, path_mtu);
   }
 
   void compare_completions(const End& one, const End& other) {

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <vector>
 
 #include "memory/guarded_access.hpp"
@@ -122,6 +123,34 @@ TEST("long payloads: what goes away in the middle of a packet fails the request"
     CHECK(status == (reads ? WcStatus::REM_ACCESS_ERR : WcStatus::LOC_PROT_ERR));
     CHECK_EQ(pair.a.adapter->counters().rx_icrc_encapsulated, 0u);
     CHECK_EQ(pair.b.adapter->counters().rx_icrc_encapsulated, 0u);
+  }
+}
+
+TEST("long payloads: who goes on with a message in one round is last in the next") {
+  LongPair both;
+  Pair& pair = both.pair;
+  const std::uint32_t others[2] = {pair.a.qp(), pair.b.qp()};
+  CHECK(pair.connect(true, others[0], QpType::RC, others[1], 0, 0, kMtu4096).ok());
+  CHECK(pair.connect(false, others[1], QpType::RC, others[0], 0, 0, kMtu4096).ok());
+  std::vector<std::uint8_t> bytes(64 * 4096);
+  std::vector<std::uint8_t> there(bytes.size());
+  const MrInfo near = pair.a.reg(bytes);
+  const MrInfo far = pair.b.reg(there);
+  SendWr wr;
+  wr.opcode = WrOpcode::RDMA_WRITE;
+  wr.rkey = far.rkey;
+  wr.remote_address = address_of(there.data());
+  wr.sges = {{address_of(bytes.data()), static_cast<std::uint32_t>(bytes.size()), near.lkey}};
+  CHECK(pair.send(true, both.qa, wr).ok());
+  CHECK(pair.send(true, others[0], wr).ok());
+  std::array<std::uint8_t, kMaxDatagramBytes> buffer;
+  OutgoingPacket out;
+  for (int round = 0; round < 6; ++round) {
+    for (int packet = 0; packet < 5; ++packet) {
+      if (packet > 0) pair.a.adapter->keep_turn();
+      CHECK(pair.a.adapter->next_packet(buffer, out, pair.now_ns));
+      CHECK_EQ(out.qpn, round % 2 == 0 ? both.qa : others[0]);
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "memory/guarded_access.hpp"
 #include "transport/summed_payload.hpp"
 #include "wire/icrc.hpp"
 
@@ -52,6 +53,8 @@ OpcodeTransport wire_transport(QpType type) {
       return OpcodeTransport::RC;
   }
 }
+
+void put_padding(ByteSpan pad) { std::ranges::fill(pad, std::uint8_t{0}); }
 
 }  // namespace
 
@@ -137,6 +140,12 @@ bool QueuePair::dispatch(const Packet& packet, const Route& from, std::size_t da
 
 bool QueuePair::next_packet(Outlet& out) {
   return congestion == nullptr ? next_uncontrolled(out) : next_controlled(out);
+}
+
+bool QueuePair::go_on(Outlet& out) {
+  if (congestion != nullptr || responder.has_output() || !requester.send_inner(out)) return false;
+  took_turn(false);
+  return true;
 }
 
 // Replies go first, but take turns with requests: a peer that reads without end would keep them
@@ -256,7 +265,7 @@ Packet QueuePair::header(Operation operation, std::uint32_t psn, bool masked) co
 void QueuePair::seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes,
                      Outlet& outlet) {
   const std::size_t end = header_bytes + payload_bytes;
-  put_padding(packet, end, outlet);
+  put_padding(outlet.buffer.subspan(end, packet.bth.pad_count));
   seal(end + packet.bth.pad_count, outlet);
 }
 
@@ -266,16 +275,20 @@ void QueuePair::seal(std::size_t bytes, Outlet& outlet) {
   hand_out(transport, outlet);
 }
 
-bool QueuePair::fetch_and_seal(const Packet& packet, std::size_t header_bytes,
-                               std::size_t payload_bytes, const std::uint8_t* from,
-                               Outlet& outlet) {
+bool QueuePair::fetch_and_seal(std::size_t header_bytes, std::size_t payload_bytes, std::size_t pad,
+                               const std::uint8_t* from, Outlet& outlet) {
   const std::size_t end = header_bytes + payload_bytes;
-  const ByteSpan transport = outlet.buffer.first(end + packet.bth.pad_count);
-  IcrcMemory& icrcs = services.sent_icrcs;
-  put_padding(packet, end, outlet);
-  std::uint32_t crc = icrcs.before_payload(route_taken(), transport, header_bytes);
+  const ByteSpan transport = outlet.buffer.first(end + pad);
   const ByteSpan payload = transport.subspan(header_bytes, payload_bytes);
-  if (!copy_and_sum(from, payload, packet.bth.pad_count, crc)) return false;
+  put_padding(transport.subspan(end));
+  if (!may_sum(payload_bytes)) {
+    if (guarded_copy(payload.data(), from, payload_bytes) != 0) return false;
+    seal(transport.size(), outlet);
+    return true;
+  }
+  IcrcMemory& icrcs = services.sent_icrcs;
+  std::uint32_t crc = icrcs.before_payload(route_taken(), transport, header_bytes);
+  if (!copy_and_sum(from, payload, pad, crc)) return false;
   icrcs.append_summed(route_taken(), transport, crc);
   hand_out(transport, outlet);
   return true;
@@ -283,10 +296,6 @@ bool QueuePair::fetch_and_seal(const Packet& packet, std::size_t header_bytes,
 
 const Route& QueuePair::route_taken() const {
   return init.type == QpType::UD ? sq.at(sq.oldest()).route : route;
-}
-
-void QueuePair::put_padding(const Packet& packet, std::size_t end, Outlet& outlet) const {
-  for (std::size_t pad = 0; pad < packet.bth.pad_count; ++pad) outlet.buffer[end + pad] = 0;
 }
 
 // `transport` has its ICRC behind it.

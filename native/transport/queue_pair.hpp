@@ -65,6 +65,9 @@ class QueuePair {
     count(&Counters::rcvd_bytes, packet.wire_bytes());
   }
   bool next_packet(Outlet& out);
+  // The same where the queue pair is inside a long message and has nothing else to say. False:
+  // nothing is done.
+  bool go_on(Outlet& out);
   // Whether it is worth asking: false only where there is none.
   bool may_have_packets() const { return responder.has_output() || requester.may_have_packets(); }
   std::uint64_t deadline_ns() const {
@@ -96,9 +99,9 @@ class QueuePair {
   void seal(Packet& packet, std::size_t header_bytes, std::size_t payload_bytes, Outlet& out);
   // The same of a packet that is complete but for the ICRC.
   void seal(std::size_t bytes, Outlet& out);
-  // The same, with the payload that is at `from`. False: nothing is done, and it has to be fetched
-  // in another way.
-  bool fetch_and_seal(const Packet& packet, std::size_t header_bytes, std::size_t payload_bytes,
+  // The same, with the payload that is at `from` and `pad` bytes behind it. False: nothing is done,
+  // and it has to be fetched in another way.
+  bool fetch_and_seal(std::size_t header_bytes, std::size_t payload_bytes, std::size_t pad,
                       const std::uint8_t* from, Outlet& out);
   // The same for a packet to an adapter of this host; its payload lies in the buffer or in pieces.
   void seal_local(const Packet& packet, std::uint32_t psns, ByteView payload, Outlet& out);
@@ -152,7 +155,6 @@ class QueuePair {
   void note_mark(const Packet& packet);
   // Of the packet that is being made.
   const Route& route_taken() const;
-  void put_padding(const Packet& packet, std::size_t end, Outlet& out) const;
   void hand_out(ByteSpan transport, Outlet& out);
 
   bool replied_last_ = false;  // The last packet was the responder's.

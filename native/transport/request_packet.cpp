@@ -121,7 +121,7 @@ bool Requester::fill_wire(std::uint64_t index, Plan& plan, bool again, Outlet& o
   const std::size_t header_bytes = encode_headers(plan.packet, out.buffer);
   if (const std::uint8_t* from = payload_to_sum(index, plan);
       from != nullptr &&
-      qp_.fetch_and_seal(plan.packet, header_bytes, plan.payload_bytes, from, out)) {
+      qp_.fetch_and_seal(header_bytes, plan.payload_bytes, plan.packet.bth.pad_count, from, out)) {
     return true;
   }
   const ByteSpan payload = out.buffer.subspan(header_bytes, plan.payload_bytes);

@@ -32,6 +32,9 @@ class Requester {
   void configure();
 
   bool next_packet(Outlet& out);
+  // The same into a datagram, if the next packet is one inside a long message (inner_packet.cpp).
+  // False: the general way has to do it.
+  bool send_inner(Outlet& out);
   std::uint64_t deadline_ns() const;
   void advance();
 
@@ -91,6 +94,7 @@ class Requester {
   // False: the general way has to do it.
   bool send_short(Outlet& out);
   bool copy_short(ByteSpan to);
+  bool next_is_inner() const;
 
   // Sending (requester.cpp).
   bool may_send_next();

@@ -356,7 +356,8 @@ AccessFault Responder::fill_read(const Reply& reply, std::uint32_t& packets, Out
   if (out.local == nullptr && !overtaken && may_sum(payload_bytes)) {
     const std::uint8_t* from =
         memory.plain(resource.who.pd, resource.rkey, address, payload_bytes, kAccessRemoteRead);
-    if (from != nullptr && qp_.fetch_and_seal(packet, header_bytes, payload_bytes, from, out)) {
+    if (from != nullptr &&
+        qp_.fetch_and_seal(header_bytes, payload_bytes, packet.bth.pad_count, from, out)) {
       return {};
     }
   }

@@ -21,6 +21,15 @@ std::uint32_t crc32_by_table(std::uint32_t crc, ByteView bytes) {
             kTables[4][word >> 24 & 0xff] ^ kTables[3][word >> 32 & 0xff] ^
             kTables[2][word >> 40 & 0xff] ^ kTables[1][word >> 48 & 0xff] ^ kTables[0][word >> 56];
   }
+  if (left >= 4) {
+    std::uint32_t word;
+    std::memcpy(&word, at, sizeof word);
+    word ^= state;
+    state = kTables[3][word & 0xff] ^ kTables[2][word >> 8 & 0xff] ^ kTables[1][word >> 16 & 0xff] ^
+            kTables[0][word >> 24];
+    left -= 4;
+    at += 4;
+  }
   for (; left > 0; --left, ++at) state = state >> 8 ^ kTables[0][(state ^ *at) & 0xff];
   return ~state;
 }

@@ -4,19 +4,6 @@
 namespace softhca {
 namespace {
 
-// In two words: bytes that were stored one by one are slow to load together, as the ICRC loads
-// them.
-void encode_bth(const Bth& bth, std::uint8_t* out) {
-  const auto bit = [](bool set, int place) { return std::uint64_t{set} << place; };
-  const std::uint64_t first = std::uint64_t{bth.opcode} << 56 | bit(bth.solicited, 55) |
-                              bit(bth.migrated, 54) | std::uint64_t{bth.pad_count & 3u} << 52 |
-                              std::uint64_t{bth.version & 0x0fu} << 48 |
-                              std::uint64_t{bth.pkey} << 32 | bit(bth.fecn, 31) |
-                              bit(bth.becn, 30) | (bth.destination_qpn & 0xffffff);
-  store_be64(out, first);
-  store_be32(out + 8, (bth.ack_request ? 0x80000000u : 0) | (bth.psn & 0xffffff));
-}
-
 // The AETH leads its word with the syndrome; XRCETH and the QPN of DETH lead theirs with a reserved
 // byte.
 void store_byte_and_be24(std::uint8_t* out, std::uint8_t first, std::uint32_t rest) {
@@ -76,6 +63,19 @@ std::size_t encode_headers(const Packet& packet, ByteSpan out) {
   }
   if (info.has(kHasIeth)) store_be32(at, packet.invalidate_rkey);
   return info.header_bytes;
+}
+
+// In two words: bytes that were stored one by one are slow to load together, as the ICRC loads
+// them.
+void encode_bth(const Bth& bth, std::uint8_t* out) {
+  const auto bit = [](bool set, int place) { return std::uint64_t{set} << place; };
+  const std::uint64_t first = std::uint64_t{bth.opcode} << 56 | bit(bth.solicited, 55) |
+                              bit(bth.migrated, 54) | std::uint64_t{bth.pad_count & 3u} << 52 |
+                              std::uint64_t{bth.version & 0x0fu} << 48 |
+                              std::uint64_t{bth.pkey} << 32 | bit(bth.fecn, 31) |
+                              bit(bth.becn, 30) | (bth.destination_qpn & 0xffffff);
+  store_be64(out, first);
+  store_be32(out + 8, (bth.ack_request ? 0x80000000u : 0) | (bth.psn & 0xffffff));
 }
 
 }  // namespace softhca

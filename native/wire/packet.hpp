@@ -104,5 +104,7 @@ DecodeStatus decode_packet(ByteView datagram, Packet& packet);
 // Writes the BTH and the extended headers that `packet.bth.opcode` has; returns their size. `out`
 // must hold 64 bytes.
 std::size_t encode_headers(const Packet& packet, ByteSpan out);
+// The BTH alone, in kBthBytes.
+void encode_bth(const Bth& bth, std::uint8_t* out);
 
 }  // namespace softhca
