@@ -204,6 +204,9 @@ class Adapter {
   // The port's link came up or went down, which raises PORT_ACTIVE or PORT_ERR. A port that is down
   // takes no packet, and loses those it sends.
   void set_port_active(bool active);
+  // The Mtu code of the port from now on. Connected queue pairs keep their path MTU; what does not
+  // fit any more is lost on its way.
+  void set_active_mtu(std::uint8_t active_mtu);
   // Replaces an entry of the GID table, which raises GID_CHANGE; zero empties it. Queue pairs and
   // address handles keep the GID that they were made with.
   Status set_gid(std::uint32_t index, const Gid& gid);

@@ -33,6 +33,14 @@ void Adapter::set_port_active(bool active) {
   s.raise(active ? EventType::PORT_ACTIVE : EventType::PORT_ERR, kOnlyPort);
 }
 
+void Adapter::set_active_mtu(std::uint8_t active_mtu) {
+  State& s = *state_;
+  s.config.active_mtu = s.active_mtu = active_mtu;
+  s.qps.for_each([active_mtu](QueuePair& qp) {
+    if (qp.init.type == QpType::UD) qp.attr.path_mtu = active_mtu;
+  });
+}
+
 Status Adapter::set_gid(std::uint32_t index, const Gid& gid) {
   State& s = *state_;
   if (index >= s.config.gids.size()) {

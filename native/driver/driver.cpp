@@ -87,6 +87,7 @@ DriverError Driver::start() {
   arrival_fd_ = engine_->wire().arrival_fd();
   ready_fd_ = engine_->wire().ready_fd();
   address_ = udp_->local();
+  address_condition_.mtu_bytes = address_.mtu_bytes;
   address_condition_.link_up = guarded_->adapter.config().port_active;
   if (guarded_->adapter.config().shortcut) {
     neighbourhood_ = Neighbourhood::open(address_, guarded_->mutex, guarded_->adapter);

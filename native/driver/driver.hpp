@@ -40,6 +40,7 @@ struct DriverOptions {
   std::string capture_path;                   // Empty: no capture.
   FaultSettings faults;                       // Of the wire and of the loopback alike.
   std::shared_ptr<SharedFaults> fault_rules;  // The same; null: none.
+  std::uint8_t max_mtu = 5;                   // Mtu code that the port's is never above.
 };
 
 struct DriverCounters {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "adapter/path_mtu.hpp"
 #include "driver/driver.hpp"
 #include "driver/lost_descriptors.hpp"
 #include "driver/time_left.hpp"
@@ -220,13 +221,18 @@ void Driver::heed_address_if(short revents) {
 void Driver::heed_address() {
   if (address_monitor_.fd() < 0) return;
   address_monitor_.clear();
-  const AddressCondition condition = condition_of(address_);
+  AddressCondition condition = condition_of(address_);
+  if (condition.mtu_bytes == 0) condition.mtu_bytes = address_condition_.mtu_bytes;
   follow_address(condition);
   if (condition == address_condition_) return;
   {
     const std::lock_guard lock(guarded_->mutex);
     Adapter& adapter = guarded_->adapter;
     if (condition.link_up != address_condition_.link_up) adapter.set_port_active(condition.link_up);
+    if (condition.mtu_bytes != address_condition_.mtu_bytes) {
+      const std::uint8_t fits = path_mtu_code(condition.mtu_bytes, address_.gid.is_ipv4());
+      adapter.set_active_mtu(std::min(fits, options_.max_mtu));
+    }
     if (condition.present != address_condition_.present) {
       static_cast<void>(adapter.set_gid(0, condition.present ? address_.gid : Gid{}));
     }

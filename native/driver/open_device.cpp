@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "vocabulary/enums.hpp"
+#include "adapter/path_mtu.hpp"
 
 namespace softhca {
 namespace {
@@ -26,17 +26,6 @@ std::uint64_t system_entropy() {
 }
 
 }  // namespace
-
-std::uint8_t path_mtu_code(std::uint32_t ip_mtu_bytes, bool ipv4) {
-  const auto header_bytes =
-      static_cast<std::uint32_t>((ipv4 ? 28 : 48) + kMaxDatagramBytes - kMaxPathMtuBytes);
-  std::uint8_t code = static_cast<std::uint8_t>(Mtu::MTU_4096);
-  while (code > static_cast<std::uint8_t>(Mtu::MTU_256) &&
-         mtu_bytes(code) + header_bytes > ip_mtu_bytes) {
-    --code;
-  }
-  return code;
-}
 
 AdapterConfig adapter_config(const UdpLink& link) {
   AdapterConfig config;
@@ -74,7 +63,7 @@ DriverError open_device(const OpenOptions& options, OpenedDevice& device) {
   opened.adapter = std::make_shared<GuardedAdapter>(std::move(config));
   opened.driver = std::make_unique<Driver>(
       opened.adapter, std::move(link),
-      DriverOptions{options.capture_path, options.faults, options.fault_rules});
+      DriverOptions{options.capture_path, options.faults, options.fault_rules, options.max_mtu});
   error = opened.driver->start();
   if (!error.ok()) return error;
   device = std::move(opened);

@@ -37,9 +37,6 @@ struct OpenedDevice {
 // address.
 AdapterConfig adapter_config(const UdpLink& link);
 
-// Largest path MTU (Mtu code) whose packets with all their headers fit an IP MTU. 256 at least.
-std::uint8_t path_mtu_code(std::uint32_t ip_mtu_bytes, bool ipv4);
-
 // Errors as UdpLink::open(), and those of the capture's file.
 DriverError open_device(const OpenOptions& options, OpenedDevice& device);
 

@@ -224,7 +224,7 @@ AddressCondition condition_of(const LocalAddress& local) {
     const unsigned index = if_nametoindex(entry->ifa_name);
     // Several may have it: then it has not moved.
     if (condition.present && condition.interface_index == local.interface_index) continue;
-    condition = {true, carries(entry->ifa_flags), index};
+    condition = {true, carries(entry->ifa_flags), index, interface_mtu(entry->ifa_name)};
   }
   return condition;
 }

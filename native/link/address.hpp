@@ -25,6 +25,7 @@ struct AddressCondition {
   bool link_up = true;  // Its interface is up and has a carrier.
   // The interface that has it, which may be another one than it was; 0: none, or not known.
   unsigned interface_index = 0;
+  std::uint32_t mtu_bytes = 0;  // Of that interface; 0: not known.
 
   friend bool operator==(const AddressCondition&, const AddressCondition&) = default;
 };

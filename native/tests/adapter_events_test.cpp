@@ -151,6 +151,33 @@ TEST("port: a GID that changes is told, and address handles need the new one") {
   CHECK_EQ(adapter.set_gid(1, before).error, EINVAL);
 }
 
+TEST("port: what its interface carries from now on bounds datagrams and new connections") {
+  ConnectedPair pair;
+  Adapter& adapter = *pair.a.adapter;
+  const std::uint32_t qpn = pair.a.qp(QpType::UD);
+  CHECK(pair.connect(true, qpn, QpType::UD, 0, 0, 0).ok());
+  AhAttr attr;
+  attr.dgid = pair.b.adapter->config().gids[0];
+  std::vector<std::uint8_t> bytes(2048);
+  SendWr wr;
+  wr.opcode = WrOpcode::SEND;
+  wr.send_flags = kSendSignaled;
+  wr.ah = adapter.create_ah(pair.a.pd, attr).value;
+  wr.sges = {{reinterpret_cast<std::uint64_t>(bytes.data()), 2048, pair.a.reg(bytes).lkey}};
+  adapter.set_active_mtu(4);
+  CHECK_EQ(adapter.query_port().active_mtu, 4);
+  CHECK(pair.send(true, qpn, wr).ok());
+  pair.run();
+  CHECK(pair.a.poll().at(0).status == WcStatus::SUCCESS);
+  adapter.set_active_mtu(3);
+  CHECK(pair.send(true, qpn, wr).ok());
+  pair.run();
+  CHECK(pair.a.poll().at(0).status == WcStatus::LOC_LEN_ERR);
+  const std::uint32_t late = pair.a.qp();
+  CHECK_EQ(pair.connect(true, late, QpType::RC, 5, 1, 2, 4).error, EINVAL);
+  CHECK(take(adapter).empty());
+}
+
 TEST("device: one that fails takes its queue pairs to ERR and keeps them there") {
   ConnectedPair pair;
   Adapter& adapter = *pair.a.adapter;

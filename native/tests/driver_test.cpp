@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "adapter/path_mtu.hpp"
 #include "driver/completion_channel.hpp"
 #include "tests/driver_hosts.hpp"
 

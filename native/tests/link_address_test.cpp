@@ -70,16 +70,16 @@ TEST("address: its condition is the machine's and its interface's") {
   LocalAddress local;
   CHECK(resolve_local_address("127.0.0.1", local).ok());
   const unsigned loopback = local.interface_index;
-  CHECK(condition_of(local) == (AddressCondition{true, true, loopback}));
+  CHECK(condition_of(local) == (AddressCondition{true, true, loopback, local.mtu_bytes}));
   CHECK(parse_gid("127.44.33.22", local.gid));
-  CHECK(condition_of(local) == (AddressCondition{true, true, loopback}));
+  CHECK(condition_of(local) == (AddressCondition{true, true, loopback, local.mtu_bytes}));
   local.interface_index = loopback + 1;  // It was elsewhere before.
-  CHECK(condition_of(local) == (AddressCondition{true, true, loopback}));
+  CHECK(condition_of(local) == (AddressCondition{true, true, loopback, local.mtu_bytes}));
   local.interface_index = loopback;
   CHECK(parse_gid("192.0.2.77", local.gid));  // Nobody's: it is set aside for documents.
-  CHECK(condition_of(local) == (AddressCondition{false, true}));
+  CHECK(condition_of(local) == (AddressCondition{false, true, 0, 0}));
   local.interface_index = 0x7ffffff0;
-  CHECK(condition_of(local) == (AddressCondition{false, false}));
+  CHECK(condition_of(local) == (AddressCondition{false, false, 0, 0}));
 }
 
 TEST("address: a monitor that hears nothing is silent") {

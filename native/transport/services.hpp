@@ -29,7 +29,7 @@ class Services {
   const bool retry_early;
   bool lazy_acks = false;  // See AdapterConfig.
   CongestionSettings congestion;
-  const std::uint8_t active_mtu;  // Mtu code of the port.
+  std::uint8_t active_mtu;  // Mtu code of the port.
   IcrcMemory sent_icrcs;
   std::uint64_t activity = 0;  // Completions and events that there ever were.
 

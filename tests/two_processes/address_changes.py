@@ -25,6 +25,7 @@ CLONE_NEWNET = 0x40000000
 SIOCGIFFLAGS = 0x8913
 SIOCSIFFLAGS = 0x8914
 SIOCSIFADDR = 0x8916
+SIOCSIFMTU = 0x8922
 SIOCSIFNETMASK = 0x891C
 IFF_UP = 1
 
@@ -56,6 +57,9 @@ class Interfaces:
         flags = flags | IFF_UP if up else flags & ~IFF_UP
         fcntl.ioctl(self._socket, SIOCSIFFLAGS, struct.pack("16sh14x", name, flags))
 
+    def set_mtu(self, name: bytes, mtu: int) -> None:
+        fcntl.ioctl(self._socket, SIOCSIFMTU, struct.pack("16si12x", name, mtu))
+
     def add(self) -> None:
         self.set_address(ALIAS, ADDRESS)
         self.set_host_mask(ALIAS)
@@ -66,11 +70,13 @@ class Interfaces:
 
 def say(device: hca.Device, step: str) -> None:
     with device.get_async_event(20) as event:
+        port = device.query_port()
         heard = {
             "step": step,
             "event": event.event_type.name,
             "element": event.element,
-            "port": device.query_port().state.name,
+            "port": port.state.name,
+            "mtu": port.active_mtu.name,
             "gid": str(device.query_gid()),
         }
         print(json.dumps(heard), flush=True)
@@ -82,10 +88,12 @@ def main() -> None:
     interfaces.set_up(LOOPBACK, True)
     interfaces.add()
     with hca.open(ADDRESS) as device:
+        interfaces.set_mtu(LOOPBACK, 1500)
         interfaces.set_up(LOOPBACK, False)
-        say(device, "interface down")
+        say(device, "interface smaller, and down")
+        interfaces.set_mtu(LOOPBACK, 65536)
         interfaces.set_up(LOOPBACK, True)
-        say(device, "interface up")
+        say(device, "interface larger, and up")
         interfaces.remove()
         say(device, "address removed")
         interfaces.add()

@@ -1,4 +1,4 @@
-"""A device is told when its interface goes down or its address away (IBTA Vol 1, 11.6.3)."""
+"""A device follows its interface and its address (IBTA Vol 1, 11.6.3): state, MTU and GID."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 
 from .apart import run_apart
 
+SMALL, LARGE = "MTU_1024", "MTU_4096"
 ACTIVE, DOWN = "ACTIVE", "DOWN"
 OURS, NONE = "::ffff:10.77.0.1", "::"
 
@@ -14,8 +15,8 @@ def test_interface_and_address_come_and_go() -> None:
     lines = run_apart("address_changes", "no network namespace can be made")
     heard = [json.loads(line) for line in lines]
     assert [tuple(one.values()) for one in heard] == [
-        ("interface down", "PORT_ERR", 1, DOWN, OURS),
-        ("interface up", "PORT_ACTIVE", 1, ACTIVE, OURS),
-        ("address removed", "GID_CHANGE", 1, ACTIVE, NONE),
-        ("address added", "GID_CHANGE", 1, ACTIVE, OURS),
+        ("interface smaller, and down", "PORT_ERR", 1, DOWN, SMALL, OURS),
+        ("interface larger, and up", "PORT_ACTIVE", 1, ACTIVE, LARGE, OURS),
+        ("address removed", "GID_CHANGE", 1, ACTIVE, LARGE, NONE),
+        ("address added", "GID_CHANGE", 1, ACTIVE, LARGE, OURS),
     ]
