@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
+import select
+import signal
+import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -78,3 +82,45 @@ def test_lines_of_a_program_come_whole_and_its_figures_count(
     assert check.run_tests(sys.executable, "-c", code)
     assert check.totals == {"passed": 3, "skipped": 2}
     assert "x" * 100_000 + "\n3 passed" in capfd.readouterr().out
+
+
+# Its tests wait for ever, and so does what builds beside them; who lives has the FIFO open.
+WAITING = """
+import sys
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+
+_, path, fifo = sys.argv
+check = ModuleType("check")
+check.__file__ = path
+SourceFileLoader("check", path).exec_module(check)
+say = f"f = open({fifo!r}, 'w'); print(file=f, flush=True)"
+wait = f"import signal; {say}; signal.alarm(100); signal.pause()"
+waiting = [sys.executable, "-c", wait]
+check.prepare = lambda: None
+check.sanitized_build = lambda part, jobs: [["true"], waiting]
+check.check_python = lambda arguments: check.run_tests(*waiting)
+sys.argv[1:] = ["python", "tsan"]
+sys.exit(check.main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_what_runs_and_what_builds_beside_it(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    heard = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    command = [sys.executable, "-c", WAITING, str(CHECK), str(fifo)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        lines = b""
+        while len(lines) < 2 and process.poll() is None:
+            if select.select([heard], [], [], 0.05)[0]:
+                lines += os.read(heard, 2 - len(lines))
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode in (128 + number, -number)
+    assert select.select([heard], [], [], 60)[0]
+    assert os.read(heard, 1) == b""
+    os.close(heard)
