@@ -6,6 +6,7 @@ counts. Exits with 1 where a goal is missed. Needs perftest, libibverbs' headers
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -254,6 +255,9 @@ def rows() -> Iterator[Row]:
 
 def main(words: list[str]) -> int:
     """Measures, and prints a table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.user_abi_cost", description=__doc__)
+    parser.add_argument("words", nargs="*", metavar="ROW", help="rows that contain it")
+    words = parser.parse_args(words).words
     missed = 0
     print(f"{'row':44} {'figure':>9} {'probe':>9}        {'':>6}   goal")
     for row in rows():

@@ -9,6 +9,7 @@ What is not installed, or was built without what a row needs, is skipped with th
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -207,10 +208,15 @@ def run_table(words: list[str]) -> int:
 
 def main() -> int:
     """Starts a supervisor, and runs the table there."""
-    words = sys.argv[1:]
-    if words[:1] == ["--inside"]:
-        return run_table(words[1:])
-    inside = [sys.executable, __file__, "--inside", *words]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs="*", metavar="WORD", help="run rows that contain it")
+    options = parser.parse_args()
+    if options.inside:
+        return run_table(options.words)
+    inside = [sys.executable, __file__, "--inside", *options.words]
     run = [sys.executable, "-m", "softhca", "run", "--", *inside]
     return subprocess.run(run, check=False).returncode
 
