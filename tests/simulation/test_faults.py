@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric, FabricError, FaultPacket
+from softhca.testing import Fabric, FabricError, FaultPacket, Pair
 
 from .ends import End, pair
 
@@ -48,6 +48,19 @@ def test_the_nth_match() -> None:
         assert fault.struck == 2
         counters = fabric.counters
         assert counters["lost"] == 2
+
+
+@pytest.mark.parametrize("retry_early", [False, True])
+def test_a_lost_acknowledgement_costs_a_time_out_or_a_probe(retry_early: bool) -> None:
+    with Fabric(seed=3) as fabric:
+        both = Pair(fabric, retry_early=retry_early)
+        fabric.faults.drop(opcode="RC_ACKNOWLEDGE", nth=3)
+        for _ in range(4):
+            both.a.qp.post_send(hca.Write(both.a.mr[:64], remote=both.b.mr.remote(), signaled=True))
+            both.a.next().raise_for_status()
+        counters = both.a.device.counters
+        found = (counters.local_ack_timeout_err, counters.early_retransmits)
+        assert found == ((0, 1) if retry_early else (1, 0))
 
 
 def test_a_predicate_sees_the_packet() -> None:

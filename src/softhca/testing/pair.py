@@ -92,7 +92,7 @@ class Pair:
         fabric: Fabric,
         buffer_bytes: int = 1 << 16,
         *,
-        retry_early: bool = True,
+        retry_early: bool = False,
         **attributes: Any,
     ) -> None:
         """Makes hosts and connects them.

@@ -25,7 +25,7 @@ def open_simulated(
     mtu: int = Mtu.MTU_4096,
     icrc: str | IcrcLevel = "strict",
     name: str | None = None,
-    retry_early: bool = True,
+    retry_early: bool = False,
     limits: dict[str, int] | None = None,
     windows: str = "2B",
     dcqcn: Dcqcn | None = None,
@@ -40,7 +40,7 @@ def open_simulated(
         mtu: MTU of its port, in bytes.
         icrc: As for `softhca.open`.
         name: As for `softhca.open`.
-        retry_early: Probe for lost tails before the ACK timer runs out.
+        retry_early: Probe for lost tails before the ACK timer runs out, as opened devices do.
         limits: Limits to lower or raise, by their names in `DeviceAttr`.
         windows: As for `softhca.open`.
         dcqcn: As for `softhca.open`.
@@ -71,7 +71,7 @@ def simulated_hca(
     seed: int,
     mtu: int = Mtu.MTU_4096,
     icrc: str | IcrcLevel = "strict",
-    retry_early: bool = True,
+    retry_early: bool = False,
     limits: dict[str, int] | None = None,
     windows: str = "2B",
     dcqcn: Dcqcn | None = None,
