@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 PAGE = mmap.PAGESIZE
+# More than a heap ever has at hand, however much was freed before: malloc maps it, and unmaps it
+# when it is freed.
+LARGE = 1 << 30
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p

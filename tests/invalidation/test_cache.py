@@ -18,7 +18,7 @@ from api.hosts import Host, Pair
 from softhca import Access, RegistrationCache, VerbsError
 
 from . import libc
-from .libc import PAGE
+from .libc import LARGE, PAGE
 
 READ = Access.REMOTE_READ
 
@@ -200,7 +200,7 @@ def test_an_array_at_the_address_of_a_dead_one(host: Host) -> None:
     with RegistrationCache(host.pd, size=1000) as cache:
         seen = {}
         for _ in range(30):
-            array = np.zeros(40 << 20, "u1")  # Larger than any block that malloc keeps.
+            array = np.zeros(LARGE, "u1")
             region = cache.get(array)
             cache.put(region)
             before = seen.get(region.addr)

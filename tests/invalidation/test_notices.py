@@ -20,7 +20,7 @@ from softhca import InvalidationChannel, InvalidationKind
 from softhca.verbs.mr_buffer import huge_page_bytes
 
 from . import libc
-from .libc import PAGE
+from .libc import LARGE, PAGE
 
 UNMAP, REMAP, REMOVE = InvalidationKind.UNMAP, InvalidationKind.REMAP, InvalidationKind.REMOVE
 Told = tuple[InvalidationKind, int, int, int]
@@ -153,18 +153,16 @@ def test_a_hole_punched_by_madvise(host: Host, channel: InvalidationChannel) -> 
 
 
 def test_a_big_block_is_freed(host: Host, channel: InvalidationChannel) -> None:
-    # Larger than any threshold up to which malloc keeps blocks.
-    size = 64 << 20
-    block = libc.allocate(size)
-    mr = host.pd.reg_mr(addr=block, length=size, invalidation=channel, cookie=1)
+    block = libc.allocate(LARGE)
+    mr = host.pd.reg_mr(addr=block, length=LARGE, invalidation=channel, cookie=1)
     libc.free(block)
     (event,) = channel.read()
-    assert event == hca.InvalidationEvent(1, UNMAP, block, size, 0, 1, True)
+    assert event == hca.InvalidationEvent(1, UNMAP, block, LARGE, 0, 1, True)
     assert mr.dereg() == 1
 
 
 def test_an_array_goes_away(host: Host, channel: InvalidationChannel) -> None:
-    array = np.ones(8 << 20)
+    array = np.zeros(LARGE, "u1")
     mr = host.pd.reg_mr(array, invalidation=channel, cookie=(1 << 64) - 1)
     assert mr.obj is None
     generation = channel.generation
