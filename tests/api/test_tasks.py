@@ -192,8 +192,10 @@ def test_what_is_refused_leaves_no_trace(real: Pair, run: Run) -> None:
             await near.send(signaled=False)  # type: ignore[call-arg]
         with pytest.raises(TypeError, match="cqe is not for awaited"):
             await near.send(cqe=Cqe(print))
-        with pytest.raises(TypeError, match="remote must be RemoteMemory"):
+        with pytest.raises(TypeError, match="remote must be RemoteMemory, not NoneType"):
             await near.write(real.a.mr[0:1])
+        with pytest.raises(TypeError, match="remote must be RemoteMemory, not MR"):
+            await near.write(real.a.mr[0:1], real.b.mr)
         with pytest.raises(VerbsError, match="inline"):
             await near.send(bytes(100_000), inline=True)
         assert outstanding(real.a.cq) == 0

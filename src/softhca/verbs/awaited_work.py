@@ -49,7 +49,9 @@ def _buffers_and_remote(
     if remote is None and arguments and isinstance(arguments[-1], RemoteMemory):
         return arguments[:-1], arguments[-1]
     if not isinstance(remote, RemoteMemory):
-        raise TypeError(f"remote must be RemoteMemory, not {type(remote).__name__}")
+        # Of several the last was meant to be it.
+        meant = arguments[-1] if remote is None and len(arguments) > 1 else remote
+        raise TypeError(f"remote must be RemoteMemory, not {type(meant).__name__}")
     return arguments, remote
 
 
