@@ -68,6 +68,17 @@ class Interfaces:
         self.set_up(ALIAS, False)  # The end of an alias.
 
 
+def agreed_mtu(device: hca.Device) -> hca.Mtu:
+    """The path MTU of two queue pairs that are connected now; without an address, what they say."""
+    with device.alloc_pd() as pd, device.create_cq(1) as cq:
+        near = pd.create_qp(hca.QPType.RC, send_cq=cq, recv_cq=cq)
+        far = pd.create_qp(hca.QPType.RC, send_cq=cq, recv_cq=cq)
+        if device.query_gid() != device.gid:
+            return far.info().mtu
+        near.connect(far.info())
+        return near.query().path_mtu
+
+
 def say(device: hca.Device, step: str) -> None:
     with device.get_async_event(20) as event:
         port = device.query_port()
@@ -77,6 +88,7 @@ def say(device: hca.Device, step: str) -> None:
             "element": event.element,
             "port": port.state.name,
             "mtu": port.active_mtu.name,
+            "agreed": agreed_mtu(device).name,
             "gid": str(device.query_gid()),
         }
         print(json.dumps(heard), flush=True)

@@ -15,8 +15,8 @@ def test_interface_and_address_come_and_go() -> None:
     lines = run_apart("address_changes", "no network namespace can be made")
     heard = [json.loads(line) for line in lines]
     assert [tuple(one.values()) for one in heard] == [
-        ("interface smaller, and down", "PORT_ERR", 1, DOWN, SMALL, OURS),
-        ("interface larger, and up", "PORT_ACTIVE", 1, ACTIVE, LARGE, OURS),
-        ("address removed", "GID_CHANGE", 1, ACTIVE, LARGE, NONE),
-        ("address added", "GID_CHANGE", 1, ACTIVE, LARGE, OURS),
+        ("interface smaller, and down", "PORT_ERR", 1, DOWN, SMALL, SMALL, OURS),
+        ("interface larger, and up", "PORT_ACTIVE", 1, ACTIVE, LARGE, LARGE, OURS),
+        ("address removed", "GID_CHANGE", 1, ACTIVE, LARGE, LARGE, NONE),
+        ("address added", "GID_CHANGE", 1, ACTIVE, LARGE, LARGE, OURS),
     ]

@@ -67,7 +67,6 @@ class Device(VerbsObject):
         "_cq_pool",
         "_cqs",
         "_gid",
-        "_mtu",
         "_qps",
         "_random",
         "_srqs",
@@ -91,7 +90,6 @@ class Device(VerbsObject):
         self._gid = GID(hca.gids[0])
         self.name: str = name if name is not None else f"softhca-{self._gid.ip}"
         self._random = random.Random(seed)
-        self._mtu = Mtu(hca.query_port().active_mtu)
         limits = hca.limits()
         self.max_rd_atomic: int = min(limits["max_qp_rd_atom"], limits["max_qp_init_rd_atom"])
         self._qps: weakref.WeakValueDictionary[int, QP] = weakref.WeakValueDictionary()
@@ -164,8 +162,8 @@ class Device(VerbsObject):
 
     @property
     def active_mtu(self) -> Mtu:
-        """Largest path MTU that the port carries, or that `open` was told to use."""
-        return self._mtu
+        """Largest path MTU that the port carries now, or that `open` was told to use."""
+        return Mtu(self._hca.query_port().active_mtu)
 
     def query_device(self) -> DeviceAttr:
         """Returns what the device is and its limits (ibv_query_device)."""
