@@ -338,6 +338,38 @@ print("twice" if signal.SIGINT in signal.sigpending() else "once", flush=True)
     assert b"once" in said
 
 
+def test_a_program_that_has_the_terminal_for_itself_does_not_stop_its_supervisor() -> None:
+    # What is in the background may not print there, and --refusals does.
+    program = """
+import fcntl, os, signal, termios
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
+modes = termios.tcgetattr(0)
+modes[3] |= termios.TOSTOP
+termios.tcsetattr(0, termios.TCSANOW, modes)
+os.setpgid(0, 0)
+os.tcsetpgrp(0, os.getpid())
+device = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
+try:
+    fcntl.ioctl(device, 0xC0181B01, bytes(24))
+except OSError:
+    print("refused", flush=True)
+os.stat("/sys/class/infiniband")
+"""
+    process, terminal = pty.fork()
+    if not process:  # What a shell does: only below one of the same session anybody is stopped.
+        run = [sys.executable, "-m", "softhca", "run", "--refusals", "--"]
+        runner = subprocess.Popen([*run, sys.executable, "-c", program], process_group=0)
+        _, status = os.waitpid(runner.pid, os.WUNTRACED)
+        os._exit(99 if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status))
+    said = b""
+    with open(terminal, "rb", buffering=0) as shown, contextlib.suppress(OSError):
+        while more := shown.read(4096):  # EIO at the end.
+            said += more
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0, said
+    assert b"refused" in said
+    assert b"0 bytes for 0 attributes" in said
+
+
 def test_a_program_ignores_the_signals_that_its_supervisor_was_told_to() -> None:
     # As nohup does, and shells for what they start in the background.
     ignored, heeded = (signal.SIGHUP, signal.SIGINT), (signal.SIGQUIT, signal.SIGTERM)

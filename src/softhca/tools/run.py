@@ -103,7 +103,10 @@ class _SignalRelay:
         each other and the supervisor; they are what is left where there may be no more threads.
         """
         self._program = program
-        signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
+        # A program that takes the terminal for itself, as a shell does, leaves this process in the
+        # background, where what it says of refusals would stop it (`stty tostop`), and whoever
+        # waits for an answer of it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU, *self._numbers])
         for number in self._early:
             self._on_signal(number)
         try:
