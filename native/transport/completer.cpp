@@ -30,9 +30,17 @@ bool Requester::under_way(std::uint32_t psn) const {
   return psn_distance(unacked_psn_, psn) >= 0 && psn_distance(psn, highest_psn_) > 0;
 }
 
+// Nothing was lost, and the probe came too early: on a long way it always would, since a round trip
+// with a probe in it is not counted otherwise.
+void Requester::on_answered_again() {
+  if (doubtful_ns_ != 0) timer_.measured(doubtful_ns_);
+  doubtful_ns_ = 0;
+}
+
 void Requester::on_acknowledge(const Packet& packet) {
   const std::uint32_t psn = packet.bth.psn;
   if (!under_way(psn)) {
+    on_answered_again();
     return;
   }
   switch (syndrome_kind(packet.aeth.syndrome)) {
@@ -105,9 +113,11 @@ void Requester::progress(std::uint32_t unacked_psn) {
   if (in_loss_ && psn_distance(loss_until_psn_, unacked_psn) >= 0) {
     in_loss_ = false;
   }
-  if (sampling_ && psn_distance(sample_psn_, unacked_psn) > 0) {
-    sampling_ = false;
-    timer_.measured(time.now_ns() - sample_ns_);
+  if (psn_distance(sample_psn_, unacked_psn) > 0) {
+    const std::uint64_t round_trip_ns = time.now_ns() - sample_ns_;
+    if (sampling_) timer_.measured(round_trip_ns);
+    if (doubting_) doubtful_ns_ = round_trip_ns;
+    sampling_ = doubting_ = false;
   }
   while (!reads_.empty() && psn_distance(reads_.front().end_psn, unacked_psn) >= 0) {
     reads_.pop_front();
@@ -308,7 +318,7 @@ void Requester::on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code) {
   rnr_deadline_ns_ = qp_.services.time.now_ns() + rnr_delay_ns(timer_code);
   timer_.stop();
   set_position(psn);
-  sampling_ = probing_ = probe_wanted_ = false;
+  sampling_ = doubting_ = probing_ = probe_wanted_ = false;
   qp_.services.schedule(qp_);
 }
 

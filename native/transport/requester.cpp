@@ -60,7 +60,8 @@ void Requester::reset() {
   since_ack_request_ = 0;
   waiting_rnr_ = false;
   rnr_deadline_ns_ = kNever;
-  probe_wanted_ = probing_ = went_back_ = in_loss_ = sampling_ = false;
+  probe_wanted_ = probing_ = went_back_ = in_loss_ = sampling_ = doubting_ = false;
+  doubtful_ns_ = 0;
 }
 
 void Requester::start() {
@@ -252,7 +253,7 @@ void Requester::after_send(std::uint32_t psn, std::uint32_t psns, bool ack_reque
   if (!timer_.running()) {
     timer_.restart(now_ns);
   }
-  if (!sampling_ && !again && ack_request) {
+  if (!sampling_ && !doubting_ && !again && ack_request) {
     sampling_ = true;
     sample_psn_ = psn_add(psn, psns - 1);
     sample_ns_ = now_ns;
@@ -331,7 +332,7 @@ void Requester::set_position(std::uint32_t psn) {
 
 void Requester::go_back_to(std::uint32_t psn) {
   set_position(psn);
-  sampling_ = false;
+  sampling_ = doubting_ = false;
   probing_ = false;
   went_back_ = true;
   since_ack_request_ = 0;
@@ -403,6 +404,7 @@ void Requester::advance() {
     qp_.count(&Counters::early_retransmits);
     timer_.after_probe(now_ns);
     probe_wanted_ = probing_ = true;
+    doubting_ = doubting_ || sampling_;
     sampling_ = false;
     qp_.services.schedule(qp_);
   }

@@ -144,6 +144,7 @@ class Requester {
 
   // Completing (completer.cpp).
   void on_acknowledge(const Packet& packet);
+  void on_answered_again();
   void on_read_response(const Packet& packet);
   void on_atomic_acknowledge(const Packet& packet);
   void on_sequence_nak(std::uint32_t psn);
@@ -189,6 +190,10 @@ class Requester {
   bool sampling_ = false;
   std::uint32_t sample_psn_ = 0;
   std::uint64_t sample_ns_ = 0;
+  // A probe went out while a round trip was measured: whose answer came, the first packet's or the
+  // probe's, cannot be told, until another one comes for the other.
+  bool doubting_ = false;
+  std::uint64_t doubtful_ns_ = 0;  // That round trip; 0: none.
 };
 
 }  // namespace softhca

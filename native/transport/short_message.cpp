@@ -149,7 +149,11 @@ void Requester::start_timer() { timer_.restart(qp_.services.time.late_ns()); }
 
 void Requester::on_plain_acknowledge(std::uint32_t psn) {
   timer_.answered();
-  if (under_way(psn) && !acknowledge_until(psn_add(psn, 1))) response_lost();
+  if (!under_way(psn)) {
+    on_answered_again();
+  } else if (!acknowledge_until(psn_add(psn, 1))) {
+    response_lost();
+  }
 }
 
 // --- responder

@@ -111,6 +111,30 @@ def test_9_7_6_1_3_a_peer_that_never_answered_is_not_probed():
     assert qp.counters()["early_retransmits"] == 0
 
 
+def test_9_7_6_1_3_probes_learn_how_long_the_way_is(known):
+    """Each round trip has a probe in it at first; that both were answered tells of no loss."""
+    qp, peer, _ = known
+    round_trip_ns = 20 * MS
+
+    def probes_of(psn):
+        """Sends a message, which is answered as often as it came, a round trip later."""
+        qp.post(send(wr_id=psn))
+        peer.take()
+        sent_ns = peer.host.now_ns
+        probes_ns = []
+        while (deadline := peer.host.hca.next_deadline_ns) < sent_ns + round_trip_ns:
+            peer.host.advance(deadline - peer.host.now_ns)
+            probes_ns += [peer.host.now_ns] * len(peer.take())
+        for ns in [sent_ns, *probes_ns]:
+            peer.host.advance(max(ns + round_trip_ns - peer.host.now_ns, 0))
+            peer.ack(psn)
+        assert peer.host.sends() == [(psn, SUCCESS)]
+        return len(probes_ns)
+
+    assert probes_of(PSN + 1) > 0
+    assert [probes_of(PSN + number) for number in range(2, 40)][-1] == 0
+
+
 @pytest.mark.parametrize("make", [read, fetch_add])
 def test_9_7_6_1_3_a_probe_of_a_read_or_atomic_is_the_same_request(known, make):
     """The responder knows it for a duplicate by its PSN, and executes no atomic twice."""
