@@ -51,6 +51,15 @@ int fill_for_main(PyObject* module) {
     PyErr_SetString(PyExc_ImportError, "softhca is for the main interpreter");
     return -1;
   }
+  // Of the main one, too: after Py_FinalizeEx() there may be another, and somebody may have taken
+  // the modules out of sys.modules.
+  static bool filled = false;
+  if (filled) {
+    PyErr_SetString(PyExc_ImportError,
+                    "softhca can be imported once in a process, and was imported before");
+    return -1;
+  }
+  filled = true;
   return fill_module(module);
 }
 
