@@ -1,6 +1,7 @@
 // Where the bytes of a Python object lie.
 #include <nanobind/ndarray.h>
 
+#include "bindings/gil.hpp"
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
 #include "driver/advice.hpp"
@@ -89,7 +90,7 @@ void bind_buffers(nb::module_& module) {
       "advise_memory",
       [](std::uint64_t address, std::uint64_t length, std::uint32_t advice) {
         const Status status = [&] {
-          const nb::gil_scoped_release release;
+          const GilReleased release;
           return advise_memory(address, length, advice);
         }();
         demand(status);

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "bindings/gil.hpp"
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
 #include "bindings/verb.hpp"
@@ -124,7 +125,7 @@ Hca* open(const std::string& address, const std::string& capture_path, const Rat
   OpenedDevice device;
   DriverError error;
   {
-    const nb::gil_scoped_release release;
+    const GilReleased release;
     error = open_device(options, device);
   }
   demand_driver(error);

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "bindings/gil.hpp"
 #include "bindings/module.hpp"
 #include "driver/driver.hpp"
 #include "faults/fault_set.hpp"
@@ -20,7 +21,7 @@ nb::object call(const nb::object& callable, const PacketSight& packet) {
 struct Callable {
   explicit Callable(nb::object callable) : held(std::move(callable)) {}
   ~Callable() {
-    const nb::gil_scoped_acquire acquire;
+    const GilAcquired acquire;
     held.reset();
   }
   Callable(const Callable&) = delete;
@@ -31,7 +32,7 @@ struct Callable {
 void set_predicate(FaultRule& rule, nb::object callable) {
   const auto kept = std::make_shared<Callable>(std::move(callable));
   rule.predicate = [kept](const PacketSight& packet) {
-    const nb::gil_scoped_acquire acquire;
+    const GilAcquired acquire;
     return nb::cast<bool>(nb::bool_(call(kept->held, packet)));
   };
 }
@@ -39,7 +40,7 @@ void set_predicate(FaultRule& rule, nb::object callable) {
 void set_script(FaultRule& rule, nb::object callable) {
   const auto kept = std::make_shared<Callable>(std::move(callable));
   rule.script = [kept](const PacketSight& packet, std::vector<ScriptedDatagram>& out) {
-    const nb::gil_scoped_acquire acquire;
+    const GilAcquired acquire;
     const nb::object told = call(kept->held, packet);
     if (told.is_none()) return false;
     for (nb::handle one : told) {
@@ -59,7 +60,7 @@ void set_opcodes(FaultRule& rule, const std::vector<std::uint8_t>& opcodes) {
 // A link that judges may wait for the GIL, to ask a predicate: whoever wants the rules lets it go.
 template <class Use>
 auto with_rules(SharedFaults& shared, Use use) {
-  const nb::gil_scoped_release release;
+  const GilReleased release;
   const std::lock_guard lock(shared.mutex);
   return use(shared.rules);
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bindings/gil.hpp"
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
 #include "driver/invalidation/handles.hpp"
@@ -14,7 +15,7 @@
 namespace softhca {
 namespace {
 
-using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
+using WithoutGil = nb::call_guard<GilReleased>;
 
 // Cookie, kind, address, length, offset, count, exact.
 using EventFields = std::tuple<std::uint64_t, std::uint8_t, std::uint64_t, std::uint64_t,
@@ -22,7 +23,7 @@ using EventFields = std::tuple<std::uint64_t, std::uint8_t, std::uint64_t, std::
 
 ChannelHandle* open_channel() {
   auto opened = [] {
-    const nb::gil_scoped_release release;
+    const GilReleased release;
     return ChannelHandle::open();
   }();
   return demand(std::move(opened)).release();
@@ -44,7 +45,7 @@ std::vector<EventFields> take(ChannelHandle& channel, std::size_t most) {
 WatchHandle* open_watch(ChannelHandle& channel, std::uint64_t address, std::uint64_t length,
                         std::uint64_t cookie) {
   auto opened = [&] {
-    const nb::gil_scoped_release release;
+    const GilReleased release;
     return WatchHandle::open(channel, address, length, cookie);
   }();
   return demand(std::move(opened)).release();

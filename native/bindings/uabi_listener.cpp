@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "bindings/gil.hpp"
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
 #include "uabi/file_watch.hpp"
@@ -215,7 +216,7 @@ void bind_listener(nb::module_& module) {
   nb::class_<Listener>(module, "Listener", "Answers the kernel's questions about programs.")
       .def(nb::init<int, std::shared_ptr<Known>>(), nb::arg("descriptor"), nb::arg("known"))
       .def("start", [](Listener& self) { demand(self.start()); })
-      .def("stop", &Listener::stop, nb::call_guard<nb::gil_scoped_release>())
+      .def("stop", &Listener::stop, nb::call_guard<GilReleased>())
       .def("next", &Listener::next)
       .def("take_refused_task", &Listener::take_refused_task,
            "A task whose memory may not be reached; 0 if there is none that was not told of.")
@@ -275,7 +276,7 @@ void bind_uabi_listener(nb::module_& module) {
             string_of(directory),    doorbells_are_written ? Doorbells::written : Doorbells::asked,
             descriptor_limit,        tracer};
         const Launched launched = demand([&] {
-          const nb::gil_scoped_release release;
+          const GilReleased release;
           return launch(request);
         }());
         return std::tuple(launched.process, launched.guardian, launched.guardian_socket,

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "bindings/gil.hpp"
 #include "bindings/module.hpp"
 #include "bindings/refusal.hpp"
 #include "bindings/verb.hpp"
@@ -130,11 +131,10 @@ void bind_objects(nb::module_& module) {
           nb::arg("file"), "Programs' descriptions of it must begin at DOORBELLS_AT.")
       .def("remove", &DoorbellWatch::remove, nb::arg("inode"))
       .def("ring_written", &DoorbellWatch::ring_written, nb::arg("inode"),
-           nb::call_guard<nb::gil_scoped_release>(),
+           nb::call_guard<GilReleased>(),
            "Rings what programs have written to a file so far, before this returns.")
       .def(
-          "close", [](DoorbellWatch& self) { self.stop(); },
-          nb::call_guard<nb::gil_scoped_release>());
+          "close", [](DoorbellWatch& self) { self.stop(); }, nb::call_guard<GilReleased>());
 }
 
 }  // namespace

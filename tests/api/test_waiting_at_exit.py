@@ -50,3 +50,27 @@ def test_errors_of_its_own_are_shown_as_ever() -> None:
 def test_a_hook_of_the_programs_own_hears_of_it() -> None:
     hook = "threading.excepthook = lambda ended: print(ended.exc_value.errno == 19)"
     assert end_of(wait=WAIT, hook=hook) == "True\n"
+
+
+# Only some of them are where they give up the GIL when the interpreter takes it away.
+OPENERS = """
+import threading
+import softhca as hca
+threading.excepthook = lambda ended: None
+began = threading.Event()
+def work():
+    while True:
+        hca.open().close()
+        began.set()
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+began.wait()
+"""
+
+
+def test_daemon_threads_that_open_devices_do_not_crash_the_end() -> None:
+    for _ in range(20):
+        done = subprocess.run(
+            [sys.executable, "-c", OPENERS], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")

@@ -495,7 +495,11 @@ def _close_all() -> None:
     if left:
         excuse_daemons(VerbsError)
     for device in left:
-        device._destroy()
+        try:
+            device._destroy()
+        except VerbsError:
+            if not device.closed:  # By a daemon thread, meanwhile.
+                raise
 
 
 atexit.register(_close_all)
