@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from softhca.tools import census, demo
+from softhca.tools.command import print_error
 from softhca.tools.exchange import OPERATIONS
 from softhca.tools.main import main, make_parser
 from softhca.tools.perf import ALL_SIZES, TESTS
@@ -547,3 +549,17 @@ def test_help_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_demos_default_is_in_the_working_directory() -> None:
     assert Path(demo.DEFAULT_CAPTURE).name == demo.DEFAULT_CAPTURE
+
+
+def test_an_error_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ends of a command may have something to say, at the same time and in the same place."""
+    pieces: list[str] = []
+
+    class Errors(io.StringIO):
+        def write(self, text: str) -> int:
+            pieces.append(text)
+            return len(text)
+
+    monkeypatch.setattr(sys, "stderr", Errors())
+    print_error("softhca: so it is")
+    assert [piece for piece in pieces if piece] == ["softhca: so it is\n"]

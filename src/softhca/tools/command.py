@@ -45,8 +45,12 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def print_error(text: str) -> None:
-    """Prints to where errors go, apart from a command's results."""
-    print(text, file=sys.stderr, flush=True)
+    """Prints to where errors go, apart from a command's results.
+
+    In one piece: print() writes the end of the line by itself, and other processes of a command
+    may write between the two.
+    """
+    print(f"{text}\n", end="", file=sys.stderr, flush=True)
 
 
 def demand_whole(**numbers: object) -> None:
