@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .programs import SYSTEM_PYTHON, needs_pyverbs, run_under
+from .programs import FINDS_WHAT_LIES_HERE, SYSTEM_PYTHON, needs_pyverbs, run_under
 
 
 @needs_pyverbs
@@ -52,3 +52,26 @@ QP(pd, QPInitAttr(e.IBV_QPT_RC, scq=cq, rcq=cq, cap=cap))
 print("well")
 """
     assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "well\n"
+
+
+@needs_pyverbs
+def test_extended_completion_queues_tell_all_but_times() -> None:
+    """As with Linux's rxe, whose provider makes them of ordinary ones."""
+    program = (
+        FINDS_WHAT_LIES_HERE
+        + """
+import errno
+import verbs_enums as e
+from pyverbs.cq import CQEX, CqInitAttrEx
+from pyverbs.device import Context
+from pyverbs.pyverbs_error import PyverbsRDMAError
+
+context = Context(name="rxe0")
+CQEX(context, CqInitAttrEx(cqe=8, wc_flags=e.IBV_WC_STANDARD_FLAGS)).close()
+try:
+    CQEX(context, CqInitAttrEx(cqe=8, wc_flags=e.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP))
+except PyverbsRDMAError as error:
+    print(error.error_code == errno.EOPNOTSUPP)
+"""
+    )
+    assert run_under(SYSTEM_PYTHON, "-c", program).stdout == "True\n"
