@@ -168,6 +168,17 @@ def test_what_is_no_program_is_not_said_to_be_missing(tmp_path: Path) -> None:
         assert done.stderr == f"softhca run: {path}: this cannot be executed\n"
 
 
+def test_a_name_alone_is_looked_for_in_the_path_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "no-such-program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    done = run_under("no-such-program", check=False)
+    assert done.stderr == "softhca run: no-such-program: there is no such program\n"
+
+
 def test_what_a_killed_supervisor_left_goes_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     """Runs the program; returns its status as a shell would."""
     path = shutil.which(args.program)
     if path is None:
-        is_there = os.path.exists(args.program)
+        # A name alone is looked for in PATH, and not here.
+        is_there = os.path.dirname(args.program) and os.path.exists(args.program)
         why = "this cannot be executed" if is_there else "there is no such program"
         raise CommandError(f"{args.program}: {why}", UNUSABLE)
     words = [args.program, *args.arguments]
