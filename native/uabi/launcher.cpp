@@ -207,7 +207,7 @@ Status explain(const Failure& failure) {
     case Stage::execute:
       break;
   }
-  return refuse(failure.error, "program", value, "cannot be executed");
+  return refuse(failure.error, "path", value, "execve(2) is refused");
 }
 
 }  // namespace

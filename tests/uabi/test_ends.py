@@ -179,6 +179,15 @@ def test_a_name_alone_is_looked_for_in_the_path_only(
     assert done.stderr == "softhca run: no-such-program: there is no such program\n"
 
 
+def test_a_script_without_its_interpreter_says_so(tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\r\n")  # As of another system's editor.
+    script.chmod(0o755)
+    done = run_under(str(script), check=False)
+    says = f"{script}: this cannot be executed: there is no such interpreter"
+    assert (done.returncode, done.stderr) == (2, f"softhca run: {says}\n")
+
+
 def test_what_a_killed_supervisor_left_goes_with_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import shutil
 import signal
@@ -13,11 +14,13 @@ from softhca.tools import supervising
 from softhca.tools.command import FAILED, UNUSABLE, Command, CommandError, print_error
 from softhca.uabi.attached import AttachedProgram
 from softhca.uabi.program import Program
+from softhca.verbs.errors import VerbsError
 
 DESCRIPTION = """Runs a program that uses RDMA through libibverbs, or any other way that ends at the
 kernel's user ABI, without anything in the kernel: what it finds under /dev/infiniband is an adapter
 of softhca. The programs that it starts share the adapter. The exit status is the program's."""
 
+_UNEXECUTABLE = "this cannot be executed"
 _SENT = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _TYPED = (signal.SIGINT, signal.SIGQUIT)
 
@@ -42,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if path is None:
         # A name alone is looked for in PATH, and not here.
         is_there = os.path.dirname(args.program) and os.path.exists(args.program)
-        why = "this cannot be executed" if is_there else "there is no such program"
+        why = _UNEXECUTABLE if is_there else "there is no such program"
         raise CommandError(f"{args.program}: {why}", UNUSABLE)
     words = [args.program, *args.arguments]
     # What is typed at the terminal reaches the program, and its end is ours. It inherits what is
@@ -50,9 +53,16 @@ def run(args: argparse.Namespace) -> int:
     for number in _TYPED:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, lambda number, _: None)
-    status = (
-        _run_here(args, path, words) if args.attach is None else _run_attached(args, path, words)
-    )
+    way = _run_here if args.attach is None else _run_attached
+    try:
+        status = way(args, path, words)
+    except VerbsError as error:
+        if error.argument != "path":
+            raise
+        why = os.strerror(error.errno)
+        if error.errno == errno.ENOENT:
+            why = "there is no such interpreter"  # It is there itself: see above.
+        raise CommandError(f"{args.program}: {_UNEXECUTABLE}: {why}", UNUSABLE) from None
     return status if status >= 0 else 128 - status
 
 

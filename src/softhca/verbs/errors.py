@@ -13,7 +13,7 @@ _NAMED = {"attr_mask": QPAttrMask, "qp_state": QPState, "cur_qp_state": QPState,
 # Arguments that are no number, and calls, whatever number the adapter gives for them.
 _NUMBERLESS = (
     *("device", "dgid", "gid", "invalidation", "invalidation_channel"),
-    *("attach_mcast", "close", "detach_mcast", "link_counters"),
+    *("attach_mcast", "close", "detach_mcast", "link_counters", "path"),
 )
 # Numbers with several names, of which Python knows one: those of the manual pages.
 _NAMES = {errno_names.EDEADLK: "EDEADLK", errno_names.EOPNOTSUPP: "EOPNOTSUPP"}
