@@ -224,4 +224,10 @@ TWO_DEVICES = (
         "sends.*" + _sends("local protection error") + ".*Flushed",
         "what is posted behind a request that fails with its answer may have reached the peer",
     ),
+    Known(
+        "RC.* (READ|CAS|FAA)",
+        r"sends( \[\d+ success[^]]*\])+ a receives",
+        r"sends( \[\d+ success[^]]*\])+ \[\d+ remote invalid request error\].* event 2 x1",
+        "a requester that may have more READs and atomics under way than its peer takes (9.4.4)",
+    ),
 )
