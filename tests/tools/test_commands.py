@@ -286,7 +286,7 @@ sys.exit(main())
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
     ("arguments", "status"),
-    [(["nothing-of-ours"], 2), (["dump", "/nosuch"], 1), (["devinfo"], 0)],
+    [(["nothing-of-ours"], 2), (["dump", "/nosuch"], 2), (["devinfo"], 0)],
     ids=str,
 )
 def test_errors_that_cannot_be_written_change_no_status(
@@ -302,6 +302,58 @@ def test_errors_that_cannot_be_written_change_no_status(
             env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
         )
     assert done.returncode == status
+
+
+# What `2>&-`, a full file system and `2>&1 | head -0` make of it.
+@pytest.mark.parametrize("stderr", ["closed", "full", "without a reader"])
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["dump", "/nosuch"], 2),
+        (["perf", "write_bw", "--self", "--iters", "5"], 0),
+        (["devinfo", "nonsense"], 1),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_where_errors_cannot_go_commands_do_the_same(
+    arguments: list[str], status: int, stderr: str
+) -> None:
+    words = [sys.executable, "-m", "softhca", *arguments]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "wb") as full, open(writer, "wb") as broken:
+        if stderr == "closed":
+            words = ["sh", "-c", 'exec "$@" 2>&-', "sh", *words]
+        there = {"closed": None, "full": full, "without a reader": broken}[stderr]
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=there, timeout=60, check=False)
+    assert done.returncode == status
+    assert (b"MsgRate" in done.stdout) == (status == 0)
+    if status == 0:
+        assert len(done.stdout.splitlines()) == 3, done.stdout
+
+
+def test_a_server_waits_though_it_cannot_say_so(run_json: RunJson) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    out: dict[str, Any] = {}
+    with (
+        open("/dev/full", "wb") as full,
+        subprocess.Popen(
+            [sys.executable, "-m", "softhca", "pingpong", "--json", "--port", str(port)],
+            stdout=subprocess.PIPE,
+            stderr=full,
+        ) as process,
+    ):
+        try:
+            status = 2
+            while status == 2 and process.poll() is None:  # It is refused until there is a server.
+                status, out = run_json("pingpong", "localhost", "--port", port, "--iters", 5)
+            assert status == 0, out
+            printed, _ = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert json.loads(printed) == {"served": True}
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,9 +49,11 @@ def print_error(text: str) -> None:
     """Prints to where errors go, apart from a command's results.
 
     In one piece: print() writes the end of the line by itself, and other processes of a command
-    may write between the two.
+    may write between the two. What cannot be written is dropped: there is nowhere else to say it,
+    and it changes nothing that was done.
     """
-    print(f"{text}\n", end="", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(f"{text}\n", end="", file=sys.stderr, flush=True)
 
 
 def demand_whole(**numbers: object) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -107,8 +106,7 @@ def _status(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         status = _READER_GONE
     except OSError as error:  # There was something to say, and nowhere to say it.
-        with suppress(OSError):
-            print_error(f"softhca: {error}")
+        print_error(f"softhca: {error}")
         status = FAILED
     _settle(sys.stdout)
     return status

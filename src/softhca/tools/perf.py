@@ -161,7 +161,7 @@ class _ProgressLine:
 
     def __init__(self, what: Measurement) -> None:
         self._what = what
-        self._live = sys.stderr.isatty()
+        self._live = sys.stderr is not None and sys.stderr.isatty()  # It may be closed.
         self._shown = time.monotonic()
 
     def show(self, done: int, total: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 
 import softhca
@@ -124,9 +124,7 @@ def _tell_of_lost_captures(command: str, adapters: list[softhca.Device]) -> None
 
 
 def _say(command: str, text: str) -> None:
-    """Prints it to stderr. That nobody reads there any more is no reason to end any program."""
-    with suppress(OSError):
-        print_error(f"softhca {command}: {text}")
+    print_error(f"softhca {command}: {text}")
 
 
 def _addresses(args: argparse.Namespace) -> list[str | None]:
