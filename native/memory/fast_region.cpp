@@ -180,8 +180,8 @@ Result<std::uint32_t> MemoryTable::reregister_region(std::uint32_t handle,
   const RegionRequest& before = slot->region;
   if (before.pd != request.pd || before.address != request.address ||
       before.length != request.length || before.iova != request.iova) {
-    // Who still has the old key must not reach other memory by it.
-    slot->tag = static_cast<std::uint8_t>(slot->tag + 1 + random_.below(16));
+    // Who still has the old key must not reach other memory by it, for as long as tags last.
+    slot->tag = static_cast<std::uint8_t>(slot->tag + 1);
   }
   slot->region = request;
   tell_named(*slot);

@@ -1,8 +1,21 @@
 #include "memory/memory_table.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
 #include "memory/access_flags.hpp"
 
 namespace softhca {
+namespace {
+
+// A key comes back when its slot has been taken 256 times. Dead slots rest until there are so many
+// of them, and the one that is taken is among the oldest, so that a key that somebody kept too long
+// names nothing for a quarter of a million registrations.
+constexpr std::size_t kRestingSlots = 1024;
+constexpr std::size_t kOldestSlots = 16;
+
+}  // namespace
 
 MemoryTable::MemoryTable(AddressSpace& space, Random& random, const MemoryLimits& limits)
     : space_(space), random_(random), limits_(limits), slots_(1) {}
@@ -36,20 +49,18 @@ void MemoryTable::tell_unnamed(const KeySlot& slot) const {
 
 KeySlot& MemoryTable::take_slot(KeyKind kind) {
   std::uint32_t index = 0;
-  // Dead slots are taken up again in random order, so that a key kept too long meets another
-  // object's tag.
-  if (free_.size() > 16 || slots_.size() > limits_.max_regions + limits_.max_windows) {
-    const auto pick = random_.below(free_.size());
-    index = free_[pick];
-    free_[pick] = free_.back();
-    free_.pop_back();
+  std::uint8_t tag = 0;
+  if (free_.size() > kRestingSlots || slots_.size() > limits_.max_regions + limits_.max_windows) {
+    std::swap(free_.front(), free_[random_.below(std::min(free_.size(), kOldestSlots))]);
+    index = free_.front();
+    free_.pop_front();
+    tag = static_cast<std::uint8_t>(slots_[index].tag + 1);
   } else {
     index = static_cast<std::uint32_t>(slots_.size());
     slots_.emplace_back();
-    slots_.back().tag = static_cast<std::uint8_t>(random_.next());
+    tag = static_cast<std::uint8_t>(random_.next());
   }
   KeySlot& slot = slots_[index];
-  auto tag = static_cast<std::uint8_t>(slot.tag + 1 + random_.below(16));
   // Nor may a handle name another object than before.
   tag = static_cast<std::uint8_t>(tag + (slot.handle == (index << 8 | tag) ? 1 : 0));
   slot = {};

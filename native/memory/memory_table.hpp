@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -239,9 +240,9 @@ class MemoryTable {
   MemoryLimits limits_;
   std::uint32_t regions_ = 0;
   std::uint32_t windows_ = 0;
-  std::uint32_t bound_type_2_ = 0;   // Without any, queue pairs end without a search.
-  std::vector<KeySlot> slots_;       // Index 0 is never used.
-  std::vector<std::uint32_t> free_;  // Indices of dead slots.
+  std::uint32_t bound_type_2_ = 0;  // Without any, queue pairs end without a search.
+  std::vector<KeySlot> slots_;      // Index 0 is never used.
+  std::deque<std::uint32_t> free_;  // Indices of dead slots, the longest dead first.
 };
 
 }  // namespace softhca

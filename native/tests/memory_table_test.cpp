@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <unordered_set>
 
 #include "tests/check.hpp"
 
@@ -83,6 +84,28 @@ TEST("memory: a stale key never fits the region that took its place") {
     }
     CHECK(f.table.deregister_region(key).ok());
     dead.push_back(key);
+  }
+}
+
+TEST("memory: a key does not come back while somebody may still remember it") {
+  Fixture f;
+  std::unordered_set<std::uint32_t> seen;
+  for (int round = 0; round < 100'000; ++round) {
+    const std::uint32_t key = f.reg();
+    CHECK(seen.insert(key).second);
+    CHECK(f.table.deregister_region(key).ok());
+  }
+}
+
+TEST("memory: a region that is moved has each of its 256 keys in turn") {
+  Fixture f;
+  const std::uint32_t handle = f.reg();
+  std::unordered_set<std::uint32_t> seen{handle};
+  for (std::uint32_t round = 1; round < 256; ++round) {
+    const std::uint64_t place = f.at(round % 2);
+    const auto key = f.table.reregister_region(handle, {kPd, place, 8, place, kAll});
+    CHECK(key.ok());
+    CHECK(seen.insert(key.value).second);
   }
 }
 
