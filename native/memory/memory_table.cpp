@@ -18,7 +18,9 @@ constexpr std::size_t kOldestSlots = 16;
 }  // namespace
 
 MemoryTable::MemoryTable(AddressSpace& space, Random& random, const MemoryLimits& limits)
-    : space_(space), random_(random), limits_(limits), slots_(1) {}
+    : space_(space), random_(random), limits_(limits), slots_(1) {
+  slots_.reserve(kRestingSlots + 2 * kOldestSlots);
+}
 
 Result<std::uint32_t> MemoryTable::register_region(const RegionRequest& request) {
   if (Status status = check_region(request, limits_.max_region_bytes); !status.ok()) {
