@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "caller.hpp"
 
@@ -49,20 +50,26 @@ void wait_for(Caller& caller, std::uint32_t cq) {
 }
 
 // The same number of messages either way; one in a batch is signaled, and receives are posted again
-// a batch at a time.
+// a batch at a time: right behind a message that has left, when nobody waits for this side.
 void exchange(Caller& caller, bool first, long count) {
   const SendWr plain = caller.send_of_everything(false);
   const SendWr signaled = caller.send_of_everything(true);
-  for (long batch = 0; batch < count / kBatch; ++batch) {
-    for (long turn = 1; turn <= kBatch; ++turn) {
-      const SendWr& wr = turn == kBatch ? signaled : plain;
-      if (first) caller.post_send(wr);
-      wait_for(caller, caller.recv_cq);
-      if (!first) caller.post_send(wr);
-    }
+  bool owes = false;  // The completion of the last batch and its receives.
+  const auto settle = [&] {
+    if (!std::exchange(owes, false)) return;
     wait_for(caller, caller.send_cq);
     caller.post_recv(kBatch);
+  };
+  for (long batch = 0; batch < count / kBatch; ++batch) {
+    for (long turn = 1; turn <= kBatch; ++turn) {
+      if (!first) wait_for(caller, caller.recv_cq);
+      caller.post_send(turn == kBatch ? signaled : plain);
+      settle();
+      if (first) wait_for(caller, caller.recv_cq);
+    }
+    owes = true;
   }
+  settle();
 }
 
 void meet(Caller& caller, int way) {
