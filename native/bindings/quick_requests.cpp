@@ -64,7 +64,8 @@ struct Parsed {
   std::optional<std::uint64_t> imm;
   std::optional<std::uint64_t> rkey;
   PyObject* remote = nullptr;
-  bool is_for_sends = false;  // There was a keyword that receives do not take.
+  bool says_signaled = false;  // Or that it shall not be.
+  bool is_for_sends = false;   // There was a keyword that receives do not take.
 };
 
 bool add_flag(PyObject* value, std::uint32_t flag, std::uint32_t& flags) {
@@ -89,7 +90,10 @@ bool take_keyword(PyObject* name, PyObject* value, Parsed& parsed) {
   if (name == known.wr_id) return exact_unsigned(value, parsed.wr_id);
   if (name == known.cqe) return take_cqe(value, parsed.cqe);
   parsed.is_for_sends = true;
-  if (name == known.signaled) return add_flag(value, kSendSignaled, parsed.flags);
+  if (name == known.signaled) {
+    parsed.says_signaled = true;
+    return add_flag(value, kSendSignaled, parsed.flags);
+  }
   if (name == known.remote) return (parsed.remote = value, Py_TYPE(value) == types.remote);
   if (name == known.fence) return add_flag(value, kSendFence, parsed.flags);
   if (name == known.solicited) return add_flag(value, kSendSolicited, parsed.flags);
@@ -167,6 +171,12 @@ PyObject* make(PyObject* cls, const Call& call, PyObject* const* arguments, std:
   request.making = Making::QUICK;
   PyObject_GC_Track(made.ptr());
   return made.release().ptr();
+}
+
+// Who gives a callback wants it called.
+std::uint32_t send_flags_of(const Parsed& parsed) {
+  const bool is_told = parsed.cqe != Py_None && !parsed.says_signaled;
+  return parsed.flags | (is_told ? static_cast<std::uint32_t>(kSendSignaled) : 0);
 }
 
 // What a class takes besides buffers and options.
@@ -249,7 +259,7 @@ PyObject* make_send(PyObject* cls, PyObject* const* arguments, std::size_t flagg
   return guarded([&] {
     return make<SendWr>(cls, call, arguments, count, [&](SendWr& wr) {
       wr.opcode = opcode;
-      wr.send_flags = call.parsed.flags;
+      wr.send_flags = send_flags_of(call.parsed);
       wr.immediate = static_cast<std::uint32_t>(call.parsed.imm.value_or(0));
       wr.invalidate_rkey = static_cast<std::uint32_t>(call.parsed.rkey.value_or(0));
       wr.remote_address = far.address;

@@ -96,7 +96,7 @@ def test_threads_that_post_at_once_leak_nothing() -> None:
         def post() -> None:
             note = Note(told, lambda *_: room.release(2))
             quiet = Note(told)
-            write = hca.Write(mr[:8], remote=mr.remote(), cqe=quiet)
+            write = hca.Write(mr[:8], remote=mr.remote(), cqe=quiet, signaled=False)
             for _ in range(500):
                 room.acquire()
                 room.acquire()

@@ -31,6 +31,8 @@ class Cqe:
     def done(self, cq: CQ, wc: WC) -> None:
         """Called with each completion, of success or not, in the poll context of the queue.
 
+        A send whose work request says `signaled=False` has none of success.
+
         It may post, destroy the queue pair, and free the queue. What it raises is reported by
         `sys.unraisablehook`, or by the queue's own hook, and costs other completions nothing.
 

@@ -61,11 +61,13 @@ class Options(AwaitedOptions, total=False):
     """Keywords that every send work request takes.
 
     Attributes:
-        signaled: Ask for a completion of success; errors complete in any case.
-        cqe: Callback that the completion goes to; it comes back as `wc.cqe`.
+        signaled: Ask for a completion of success, which is the rule where there is a `cqe`;
+            errors complete in any case.
+        cqe: Callback that the completion goes to; it comes back as `wc.cqe`. With
+            `signaled=False` it hears of errors alone.
     """
 
-    signaled: bool
+    signaled: bool | None
     cqe: Cqe | None
 
 
@@ -187,7 +189,7 @@ class SendRequest(_adapter.SendWr):
         buffers: tuple[Any, ...],
         *,
         wr_id: int = 0,
-        signaled: bool = False,
+        signaled: bool | None = None,
         fence: bool = False,
         solicited: bool = False,
         inline: bool = False,
@@ -214,7 +216,7 @@ class SendRequest(_adapter.SendWr):
                 )
             fields |= {"remote_address": far.addr, "rkey": far.rkey}
         flags = (
-            (_SIGNALED if signaled else 0)
+            (_SIGNALED if (cqe is not None if signaled is None else signaled) else 0)
             | (_FENCE if fence else 0)
             | (_SOLICITED if solicited else 0)
             | (_INLINE if inline else 0)

@@ -37,11 +37,13 @@ class LocalOptions(AwaitedLocalOptions, total=False):
     """Keywords of work requests that move no bytes.
 
     Attributes:
-        signaled: Ask for a completion of success; errors complete in any case.
-        cqe: Callback that the completion goes to; it comes back as `wc.cqe`.
+        signaled: Ask for a completion of success, which is the rule where there is a `cqe`;
+            errors complete in any case.
+        cqe: Callback that the completion goes to; it comes back as `wc.cqe`. With
+            `signaled=False` it hears of errors alone.
     """
 
-    signaled: bool
+    signaled: bool | None
     cqe: Cqe | None
 
 
