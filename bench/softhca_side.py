@@ -110,18 +110,37 @@ class Side:
         received, sent = poll_of(qp.recv_cq), poll_of(qp.send_cq)
         came, went = room_for(1), room_for(1)
         recvs = [pair.recv] * BATCH
-        turn = self._ping if self.number == 0 else self._pong
-        start = time.perf_counter()
-        for _ in range(count // BATCH):
-            turn(qp.post_send, plain, received, came, BATCH - 1)
-            turn(qp.post_send, signaled, received, came, 1)
+        pings = self.number == 0
+        turn = self._ping if pings else self._pong
+
+        def settle() -> None:
+            """Takes the last batch's completion, and posts its receives again."""
             while not sent(went):
                 pass
             qp.post_recv(recvs)
+
+        start = time.perf_counter()
+        for batch in range(count // BATCH):
+            if not pings:
+                self._await(received, came)
+            qp.post_send(plain)
+            if batch:
+                settle()  # Behind a message that has left, while the other side works.
+            if pings:
+                self._await(received, came)
+            turn(qp.post_send, plain, received, came, BATCH - 2)
+            turn(qp.post_send, signaled, received, came, 1)
+        if count >= BATCH:
+            settle()
         spent = time.perf_counter() - start
         check(came)
         check(went)
         return spent / (count // BATCH * BATCH) / 2
+
+    @staticmethod
+    def _await(received: Poll, came: Any) -> None:
+        while not received(came):
+            pass
 
     @staticmethod
     def _ping(post: Post, wr: hca.SendRequest, received: Poll, came: Any, count: int) -> None:
