@@ -18,7 +18,6 @@
 namespace softhca {
 namespace {
 
-constexpr std::uint16_t kFirstSourcePort = 0xc000;
 constexpr std::size_t kSourcePortSpan = 0x4000;
 // Random tries before giving up: with half of the choices taken, 64 fail once in 2^64.
 constexpr int kTries = 64;
@@ -85,7 +84,7 @@ LinkError UdpLink::open_send_sockets(const UdpOptions& options, std::uint64_t se
     LinkError error;
     for (int tries = 0; tries < kTries; ++tries) {
       const auto port =
-          static_cast<std::uint16_t>(kFirstSourcePort + random.below(kSourcePortSpan));
+          static_cast<std::uint16_t>(TrainPeers::kFirstSourcePort + random.below(kSourcePortSpan));
       FileDescriptor socket;
       error = open_send_socket(local_, port, socket);
       if (error.error == EADDRINUSE) continue;
@@ -202,7 +201,8 @@ std::size_t UdpLink::prepare_run(int fd, std::span<const Datagram> run, bool in_
   std::size_t messages = 0;
   bool has_train = false;
   while (!run.empty()) {
-    const std::size_t count = in_trains ? train_length(run) : 1;
+    const bool may_be_train = in_trains && train_peers_.take(run.front().route.destination);
+    const std::size_t count = may_be_train ? train_length(run) : 1;
     has_train |= count > 1;
     send_batch_->prepare(messages++, run.first(count), local_.interface_index, flow_labels_);
     run = run.subspan(count);
@@ -292,6 +292,7 @@ std::size_t UdpLink::receive(std::span<Datagram> datagrams) {
     receive_batch_->filled(slots, local_.gid);
   }
   const std::size_t count = receive_batch_->take(datagrams);
+  for (const Datagram& datagram : datagrams.first(count)) train_peers_.heard(datagram.route);
   counters_.received += count;
   return count;
 }

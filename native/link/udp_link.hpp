@@ -14,6 +14,7 @@
 #include "link/address.hpp"
 #include "link/file_descriptor.hpp"
 #include "link/link.hpp"
+#include "link/train_peers.hpp"
 
 namespace softhca {
 
@@ -24,7 +25,7 @@ struct UdpOptions {
   std::size_t source_port_count = 4;
   // Decides the ports and the loopback address that are tried first; 0 takes the system's entropy.
   std::uint64_t seed = 0;
-  // Whether equal packets to one peer may leave as one message of UDP_SEGMENT.
+  // Whether equal packets to one peer may leave as one message of UDP_SEGMENT, if it takes such.
   bool trains = true;
 };
 
@@ -101,6 +102,7 @@ class UdpLink final : public Link {
   int failure_ = 0;
   bool flow_labels_ = true;  // The kernel lets us choose flow labels.
   int trains_refused_ = 0;   // Times that the kernel sent the packets of a train only one by one.
+  TrainPeers train_peers_;
   std::vector<int> checksummed_sockets_;
   UdpCounters counters_;
   std::unique_ptr<ReceiveBatch> receive_batch_;

@@ -1,6 +1,7 @@
 // Trains: several datagrams that the kernel takes and gives as one message.
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,9 @@
 #include <vector>
 
 #include "adapter/icrc_trust.hpp"
+#include "link/address.hpp"
+#include "link/file_descriptor.hpp"
+#include "link/train_peers.hpp"
 #include "link/udp_link.hpp"
 #include "link/udp_messages.hpp"
 #include "tests/check.hpp"
@@ -59,6 +63,11 @@ Route route_between(const UdpLink& from, const UdpLink& to) {
   return route;
 }
 
+void wait_for_arrival(const UdpLink& link) {
+  pollfd waited{link.arrival_fd(), POLLIN, 0};
+  CHECK_EQ(poll(&waited, 1, 20'000), 1);
+}
+
 // Sends, receives in order, and demands good ICRCs at the strictest level.
 void exchange(UdpLink& from, UdpLink& to, const std::vector<std::size_t>& lengths) {
   const Load load(route_between(from, to), lengths);
@@ -68,8 +77,7 @@ void exchange(UdpLink& from, UdpLink& to, const std::vector<std::size_t>& length
   while (arrived < lengths.size()) {
     std::size_t count = to.receive(few);
     if (count == 0) {
-      pollfd waited{to.arrival_fd(), POLLIN, 0};
-      CHECK_EQ(poll(&waited, 1, 20'000), 1);
+      wait_for_arrival(to);
       continue;
     }
     for (std::size_t i = 0; i < count; ++i) {
@@ -80,8 +88,39 @@ void exchange(UdpLink& from, UdpLink& to, const std::vector<std::size_t>& length
   }
 }
 
+// `from` hears of `to`, and sends it trains from then on.
+void introduce(UdpLink& from, UdpLink& to) { exchange(to, from, {20}); }
+
+// A program whose only socket is that of port 4791, at an address which nobody else has.
+struct Program {
+  Gid gid;
+  FileDescriptor socket;
+
+  Program() {
+    Random random(softhca::testing::seed());
+    int bound = -1;
+    for (int tries = 0; bound != 0 && tries < 64; ++tries) {
+      gid = random_loopback_address(random);
+      socket.reset(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      SocketAddress own = socket_address(gid, kRoceUdpPort, 0);
+      bound = bind(socket.get(), own.get(), own.length);
+    }
+    CHECK_EQ(bound, 0);
+  }
+
+  void speak_to(UdpLink& link) const {
+    SocketAddress to = socket_address(link.local().gid, kRoceUdpPort, 0);
+    const std::uint8_t bytes[20] = {};
+    CHECK_EQ(sendto(socket.get(), bytes, sizeof bytes, 0, to.get(), to.length), ssize_t{20});
+    std::array<Datagram, 1> heard;
+    wait_for_arrival(link);
+    CHECK_EQ(link.receive(heard), std::size_t{1});
+  }
+};
+
 TEST("train: equal datagrams leave together and arrive one by one, with ICRCs that hold") {
   auto a = open_link(), b = open_link(), ipv6 = open_loopback_of_ipv6();
+  introduce(*a, *b);
   exchange(*a, *b, std::vector<std::size_t>(100, 4116));
   if (ipv6 != nullptr) exchange(*ipv6, *ipv6, std::vector<std::size_t>(100, 4116));
   for (const UdpLink* link : {a.get(), ipv6.get()}) {
@@ -94,6 +133,7 @@ TEST("train: equal datagrams leave together and arrive one by one, with ICRCs th
 
 TEST("train: what differs in length ends a train, and a shorter one closes it") {
   auto a = open_link(), b = open_link();
+  introduce(*a, *b);
   exchange(*a, *b, {1044, 1028, 1028, 1028, 404});
   CHECK_EQ(a->counters().trains_sent, std::uint64_t{2});
   exchange(*a, *b, {32, 32, 20, 20, 64, 32, 16});
@@ -120,12 +160,60 @@ TEST("train: routes are not mixed, and a train fits a UDP packet") {
 
 TEST("train: without trains the same arrives") {
   auto a = open_link("", false), b = open_link();
+  introduce(*a, *b);
   exchange(*a, *b, std::vector<std::size_t>(50, 1044));
   CHECK_EQ(a->counters().trains_sent, std::uint64_t{0});
 }
 
+TEST("train: who has not been heard gets single datagrams") {
+  auto a = open_link(), b = open_link();
+  exchange(*a, *b, std::vector<std::size_t>(50, 1044));
+  CHECK_EQ(a->counters().trains_sent, std::uint64_t{0});
+  introduce(*a, *b);
+  exchange(*a, *b, std::vector<std::size_t>(50, 1044));
+  CHECK_EQ(a->counters().trains_sent, std::uint64_t{1});
+}
+
+// It cannot know of any identification but 0.
+TEST("train: a program with one socket finds the ICRCs of identification 0") {
+  auto a = open_link();
+  const Program peer;
+  peer.speak_to(*a);
+  Route route;
+  route.source = a->local().gid;
+  route.destination = peer.gid;
+  route.udp_source_port = a->source_ports().front();
+  const Load load(route, std::vector<std::size_t>(30, 1044));
+  CHECK_EQ(a->send(load.datagrams), std::size_t{30});
+  for (std::size_t i = 0; i < 30; ++i) {
+    Bytes bytes(2048);
+    CHECK_EQ(recv(peer.socket.get(), bytes.data(), bytes.size(), 0), ssize_t{1044});
+    bytes.resize(1044);
+    CHECK(bytes == load.owned[i]);
+  }
+}
+
+TEST("train: what a peer's last datagram came from decides") {
+  TrainPeers peers;
+  Route route;
+  route.source = Gid::from_ipv4(kSource);
+  const auto hear = [&](std::uint16_t port) {
+    route.udp_source_port = port;
+    peers.heard(route);
+    return peers.take(route.source);
+  };
+  CHECK(!peers.take(route.source));
+  CHECK(hear(0xc000));
+  CHECK(hear(0xffff));
+  CHECK(!hear(kRoceUdpPort));
+  CHECK(!hear(0xbfff));
+  CHECK(hear(0xd123));
+  CHECK(!peers.take(Gid::from_ipv4(kDestination)));
+}
+
 TEST("train: a peer that cannot be reached costs the others no trains") {
   auto a = open_link(), b = open_link();
+  introduce(*a, *b);
   Route route = route_between(*a, *b);
   // Not from a loopback address: no packet leaves, in a train or alone.
   const std::uint8_t elsewhere[4] = {192, 0, 2, 1};
