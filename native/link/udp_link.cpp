@@ -208,10 +208,11 @@ std::size_t UdpLink::prepare_run(int fd, std::span<const Datagram> run, bool in_
     run = run.subspan(count);
   }
   // A socket that sends trains must be willing to make checksums. (The device makes them.)
-  if (has_train && std::find(checksummed_sockets_.begin(), checksummed_sockets_.end(), fd) ==
-                       checksummed_sockets_.end()) {
+  if (has_train && local_.gid.is_ipv4() &&
+      std::find(checksummed_sockets_.begin(), checksummed_sockets_.end(), fd) ==
+          checksummed_sockets_.end()) {
     checksummed_sockets_.push_back(fd);
-    allow_checksums(fd, local_.gid.is_ipv4());
+    allow_checksums(fd);
   }
   return messages;
 }

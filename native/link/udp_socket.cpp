@@ -15,7 +15,6 @@ namespace softhca {
 namespace {
 
 // Absent from the C library's headers of this age.
-constexpr int kUdpNoCheck6Tx = 101;
 constexpr int kUdpNoCheck6Rx = 102;
 constexpr int kUdpGro = 104;
 constexpr int kIpMulticastAll = 49;
@@ -142,14 +141,9 @@ LinkError join(int fd, const LocalAddress& local, const Gid& group) {
 }
 
 // The ICRC covers a packet, which needs no UDP checksum beside it. Where the kernel knows of no
-// such option, a packet with a checksum is as good.
-void leave_out_checksums(int fd, bool ipv4) {
-  if (ipv4) {
-    set_option(fd, SOL_SOCKET, SO_NO_CHECK, 1);
-  } else {
-    set_option(fd, IPPROTO_UDP, kUdpNoCheck6Tx, 1);
-  }
-}
+// such option, a packet with a checksum is as good. Over IPv6 it stays: a socket that has not asked
+// for packets without one does not get them (RFC 8200, 8.1), and not every peer is an adapter.
+void leave_out_checksums(int fd) { set_option(fd, SOL_SOCKET, SO_NO_CHECK, 1); }
 
 LinkError set_ipv4_send_options(int fd) {
   bool failed = false;
@@ -194,13 +188,7 @@ LinkError send_groups_to(const LocalAddress& local, int socket) {
   return failed ? system_error("cannot set up a sending socket") : LinkError{};
 }
 
-void allow_checksums(int fd, bool ipv4) {
-  if (ipv4) {
-    set_option(fd, SOL_SOCKET, SO_NO_CHECK, 0);
-  } else {
-    set_option(fd, IPPROTO_UDP, kUdpNoCheck6Tx, 0);
-  }
-}
+void allow_checksums(int fd) { set_option(fd, SOL_SOCKET, SO_NO_CHECK, 0); }
 
 LinkError open_group_socket(const LocalAddress& local, const Gid& group, FileDescriptor& socket) {
   LinkError error = make_socket(group, socket);
@@ -226,7 +214,7 @@ LinkError open_send_socket(const LocalAddress& local, std::uint16_t port, FileDe
   error = send_groups_to(local, socket.get());
   // Emulators of a kernel may not know of that; what is sent to no group does not need it.
   if (!error.ok() && error.error != ENOPROTOOPT) return error;
-  leave_out_checksums(socket.get(), local.gid.is_ipv4());
+  if (local.gid.is_ipv4()) leave_out_checksums(socket.get());
   set_option(socket.get(), SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
   // Nothing is read here: what strangers send to this port shall not pile up.
   set_option(socket.get(), SOL_SOCKET, SO_RCVBUF, 1);

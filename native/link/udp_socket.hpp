@@ -19,14 +19,15 @@ LinkError open_receive_socket(const LocalAddress& local, FileDescriptor& socket)
 LinkError open_group_socket(const LocalAddress& local, const Gid& group, FileDescriptor& socket);
 
 // Sends from (`local`, `port`). Its IPv4 packets carry identification 0 and DF (unconnected,
-// IP_PMTUDISC_PROBE), which is what our ICRCs are computed with.
+// IP_PMTUDISC_PROBE), which is what our ICRCs are computed with. Only those of IPv6 carry UDP
+// checksums.
 LinkError open_send_socket(const LocalAddress& local, std::uint16_t port, FileDescriptor& socket);
 
 // Through which interface a sending socket's datagrams to groups leave: that of `local`.
 LinkError send_groups_to(const LocalAddress& local, int socket);
 
-// Lets a sending socket make UDP checksums, which messages of several datagrams need. Where it
-// cannot be, they are refused when sent.
-void allow_checksums(int fd, bool ipv4);
+// Lets a sending socket of IPv4 make UDP checksums, which messages of several datagrams need. Where
+// it cannot be, they are refused when sent.
+void allow_checksums(int fd);
 
 }  // namespace softhca
