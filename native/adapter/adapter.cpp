@@ -73,6 +73,7 @@ void Adapter::State::receive(const Route& route, ByteView datagram, ReceiveRepor
   }
   if (icrc.solved) {
     ++counters.rx_icrc_solved;
+    report.numbered = icrc.identification != 0;
   }
   if (receive_short(route, datagram, report)) {
     settle_overflows();

@@ -89,6 +89,7 @@ struct ReceiveReport {
   bool has_wr = false;
   std::uint64_t wr_id = 0;
   const char* verdict = "";  // Why it was dropped; empty if it was taken.
+  bool numbered = false;  // Only another IPv4 identification than the supposed explains its ICRC.
 };
 
 struct AsyncEvent {

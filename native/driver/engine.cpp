@@ -141,6 +141,7 @@ void Engine::deliver(Adapter& adapter, Incoming& incoming, std::uint64_t now_ns)
     const Datagram& datagram = incoming.datagrams[i];
     const bool more = i + 1 < incoming.count;
     incoming.reports[i] = adapter.receive(datagram.route, datagram.bytes, now_ns, more);
+    if (incoming.reports[i].numbered) wire_->numbers_packets(datagram.route.source);
   }
 }
 

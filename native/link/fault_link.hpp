@@ -89,6 +89,7 @@ class FaultLink final : public Link {
   LinkError join_group(const Gid& group) override { return inner_->join_group(group); }
   LinkError move_to(unsigned interface) override { return inner_->move_to(interface); }
   LinkError leave_group(const Gid& group) override { return inner_->leave_group(group); }
+  void numbers_packets(const Gid& peer) override { inner_->numbers_packets(peer); }
   void abandon() override { inner_->abandon(); }
 
   const FaultCounters& send_counters() const { return sending_.counters(); }

@@ -56,6 +56,9 @@ class Link {
   // The last send() could not hand everything on.
   virtual bool blocked() const { return false; }
 
+  // What this peer sends has IPv4 identifications of its own: it sees those of others.
+  virtual void numbers_packets(const Gid&) {}
+
   // The link keeps datagrams back until others overtake them; release() lets them go.
   virtual bool holding() const { return false; }
   virtual void release() {}

@@ -49,6 +49,7 @@ class ScriptedLink final : public Link {
   bool holding() const override {
     return !sending_.held.empty() || !receiving_.held.empty() || inner_->holding();
   }
+  void numbers_packets(const Gid& peer) override { inner_->numbers_packets(peer); }
   void release() override;
   std::uint64_t pass_time(std::uint64_t now_ns) override;
   int failure() const override { return inner_->failure(); }

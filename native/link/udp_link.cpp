@@ -7,10 +7,12 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "link/own_ports.hpp"
 #include "link/udp_messages.hpp"
 #include "link/udp_socket.hpp"
 #include "vocabulary/random.hpp"
@@ -77,14 +79,22 @@ LinkError UdpLink::bind_address(const UdpOptions& options, std::uint64_t seed) {
   return error;
 }
 
+// Ports by which peers of our kind know us, in random order; where they are taken, any.
 LinkError UdpLink::open_send_sockets(const UdpOptions& options, std::uint64_t seed) {
   Random random(~seed);
+  std::array<std::uint16_t, kOwnPorts> own;
+  for (unsigned place = 0; place < kOwnPorts; ++place) {
+    const auto before = random.below(place + 1);
+    own[place] = own[before];
+    own[before] = own_port(local_.gid, place);
+  }
+  std::size_t tried = 0;
   const std::size_t count = std::max<std::size_t>(1, options.source_port_count);
   for (std::size_t i = 0; i < count; ++i) {
     LinkError error;
     for (int tries = 0; tries < kTries; ++tries) {
-      const auto port =
-          static_cast<std::uint16_t>(TrainPeers::kFirstSourcePort + random.below(kSourcePortSpan));
+      const auto any = static_cast<std::uint16_t>(kFirstSourcePort + random.below(kSourcePortSpan));
+      const std::uint16_t port = tried < own.size() ? own[tried++] : any;
       FileDescriptor socket;
       error = open_send_socket(local_, port, socket);
       if (error.error == EADDRINUSE) continue;

@@ -45,7 +45,8 @@ class UdpLink final : public Link {
   ~UdpLink() override;
 
   const LocalAddress& local() const { return local_; }
-  // Ports 0xC000 to 0xFFFF (IBTA Annex A17.4.5.2) that `Route::udp_source_port` may name.
+  // Ports 0xC000 to 0xFFFF (IBTA Annex A17.4.5.2) that `Route::udp_source_port` may name. Peers of
+  // our kind know us by them (own_ports.hpp).
   const std::vector<std::uint16_t>& source_ports() const { return source_ports_; }
   const UdpCounters& counters() const { return counters_; }
   // Datagrams that the kernel dropped because they were not fetched in time.
@@ -62,6 +63,7 @@ class UdpLink final : public Link {
   LinkError join_group(const Gid& group) override;
   LinkError leave_group(const Gid& group) override;
   LinkError move_to(unsigned interface_index) override;
+  void numbers_packets(const Gid& peer) override { train_peers_.numbers_packets(peer); }
   void abandon() override;
 
  private:

@@ -12,6 +12,7 @@
 #include "adapter/icrc_trust.hpp"
 #include "link/address.hpp"
 #include "link/file_descriptor.hpp"
+#include "link/own_ports.hpp"
 #include "link/train_peers.hpp"
 #include "link/udp_link.hpp"
 #include "link/udp_messages.hpp"
@@ -203,12 +204,33 @@ TEST("train: what a peer's last datagram came from decides") {
     return peers.take(route.source);
   };
   CHECK(!peers.take(route.source));
-  CHECK(hear(0xc000));
-  CHECK(hear(0xffff));
+  CHECK(hear(own_port(route.source, 0)));
+  CHECK(hear(own_port(route.source, 15)));
   CHECK(!hear(kRoceUdpPort));
-  CHECK(!hear(0xbfff));
-  CHECK(hear(0xd123));
+  CHECK(!hear(0xc000));
+  CHECK(hear(own_port(route.source, 7)));
   CHECK(!peers.take(Gid::from_ipv4(kDestination)));
+  // A kernel's ports are any; that it numbers what it sends shows after each.
+  CHECK(!hear(0xd123));
+  peers.numbers_packets(route.source);
+  CHECK(peers.take(route.source));
+  CHECK(!hear(0xd123));
+}
+
+TEST("train: one port in a thousand is taken for one of ours, and the first of all never") {
+  Random random(softhca::testing::seed());
+  int own = 0;
+  for (int round = 0; round < 100; ++round) {
+    std::uint8_t address[4];
+    store_be32(address, static_cast<std::uint32_t>(random.next()));
+    const Gid gid = Gid::from_ipv4(address);
+    for (std::uint32_t port = 0; port < 0x10000; ++port) {
+      own += is_own_port(gid, static_cast<std::uint16_t>(port)) ? 1 : 0;
+    }
+    CHECK(!is_own_port(gid, 0xc000));
+    CHECK(!is_own_port(gid, kRoceUdpPort));
+  }
+  CHECK_EQ(own, 100 * 16);
 }
 
 TEST("train: a peer that cannot be reached costs the others no trains") {
@@ -218,6 +240,7 @@ TEST("train: a peer that cannot be reached costs the others no trains") {
   // Not from a loopback address: no packet leaves, in a train or alone.
   const std::uint8_t elsewhere[4] = {192, 0, 2, 1};
   route.destination = Gid::from_ipv4(elsewhere);
+  a->numbers_packets(route.destination);
   const Load lost(route, std::vector<std::size_t>(30, 1044));
   constexpr std::uint64_t kTimes = 20;
   for (std::uint64_t i = 0; i < kTimes; ++i) CHECK_EQ(a->send(lost.datagrams), std::size_t{30});

@@ -149,6 +149,22 @@ TEST("link udp: ports are entropy of the range that RoCEv2 gives them") {
   const std::set<std::uint16_t> ports(a->source_ports().begin(), a->source_ports().end());
   CHECK_EQ(ports.size(), std::size_t{4});
   CHECK(*ports.begin() >= 0xc000);
+  for (const std::uint16_t port : ports) CHECK(is_own_port(a->local().gid, port));
+}
+
+TEST("link udp: where its own ports are taken, others will do") {
+  auto a = open_link();
+  const Gid gid = a->local().gid;
+  a.reset();
+  std::vector<FileDescriptor> takers;
+  for (unsigned place = 0; place < kOwnPorts; ++place) {
+    takers.emplace_back(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    SocketAddress address = socket_address(gid, own_port(gid, place), 0);
+    CHECK_EQ(bind(takers.back().get(), address.get(), address.length), 0);
+  }
+  a = open_link(format_gid(gid));
+  CHECK_EQ(a->source_ports().size(), std::size_t{4});
+  for (const std::uint16_t port : a->source_ports()) CHECK(!is_own_port(gid, port));
 }
 
 TEST("link udp: a taken address says who holds it") {

@@ -1,7 +1,8 @@
-"""What a program sees that answers an adapter over an ordinary UDP socket (Annex A17.3.3).
+"""What a program sees that answers an adapter over ordinary UDP sockets (Annex A17.3.3).
 
-It has one socket, on port 4791, and no sight of IP headers: it checks ICRCs as those of packets
-with identification 0 and DF set, which is what the kernel gives single datagrams of such sockets.
+It has one socket, on port 4791, or another one to send from, and no sight of IP headers: it checks
+ICRCs as those of packets with identification 0 and DF set, which is what the kernel gives single
+datagrams of such sockets.
 """
 
 import socket
@@ -21,11 +22,11 @@ _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 
 
 class Program:
-    """A peer of one socket, which acknowledges what it is asked to."""
+    """A peer that sends from this port, and acknowledges what it is asked to."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self.port = port
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
         self.socket.settimeout(20)
         for low in count(1):
             self.address = f"127.77.{low >> 8}.{low & 255}"
@@ -34,8 +35,14 @@ class Program:
                 break
             except OSError:
                 continue  # Somebody else's.
+        self.sender = self.socket
+        if port != 4791:
+            self.sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.sender.bind((self.address, port))
+        self.sender.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
 
     def close(self) -> None:
+        self.sender.close()
         self.socket.close()
 
     def receive(self) -> tuple[bytes, bool]:
@@ -45,8 +52,8 @@ class Program:
         return transport, icrc == icrc_of(address, self.address, port, 4791, transport)
 
     def send(self, address: str, transport: bytes) -> None:
-        icrc = icrc_of(self.address, address, 4791, 4791, transport)
-        self.socket.sendto(transport + icrc, (address, 4791))
+        icrc = icrc_of(self.address, address, self.port, 4791, transport)
+        self.sender.sendto(transport + icrc, (address, 4791))
 
 
 def icrc_of(source: str, destination: str, source_port: int, port: int, transport: bytes) -> bytes:
@@ -104,9 +111,9 @@ class Connection:
             assert int.from_bytes(transport[9:12], "big") == psn
 
 
-@pytest.fixture
-def connection() -> Iterator[Connection]:
-    program = Program()
+@pytest.fixture(params=(4791, 0xC000, 50_000))
+def connection(request: pytest.FixtureRequest) -> Iterator[Connection]:
+    program = Program(request.param)
     with hca.open(link="udp") as device:
         yield Connection(device, program)
     program.close()

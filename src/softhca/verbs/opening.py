@@ -128,7 +128,8 @@ def open(
             with them: a queue pair cannot be closed while such a window is bound to it.
         trains: Equal packets to one peer go to the kernel as one message (UDP_SEGMENT), which is
             several times faster. A capture of the machine's own shows them as one long packet.
-            Over IPv4 to those alone that have sent something, from a port above 0xBFFF.
+            Over IPv4 to those alone that have sent something, and are no program behind an
+            ordinary socket: it could not check the ICRCs.
         link: "auto": what stays on this host goes through memory, with the same rights, order,
             errors and counters; "udp": everything goes through sockets, for who wants to see it
             there. By default what the environment variable SOFTHCA_LINK says, or "auto". With
