@@ -30,11 +30,10 @@ bool Requester::under_way(std::uint32_t psn) const {
   return psn_distance(unacked_psn_, psn) >= 0 && psn_distance(psn, highest_psn_) > 0;
 }
 
-// Nothing was lost, and the probe came too early: on a long way it always would, since a round trip
-// with a probe in it is not counted otherwise.
+// Perhaps nothing was lost, and the probe came too early.
 void Requester::on_answered_again() {
-  if (doubtful_ns_ != 0) timer_.measured(doubtful_ns_);
-  doubtful_ns_ = 0;
+  if (!round_trip_.is_doubtful()) return;
+  timer_.measured_late(round_trip_.answered_again(qp_.services.time.now_ns()));
 }
 
 void Requester::on_acknowledge(const Packet& packet) {
@@ -113,11 +112,8 @@ void Requester::progress(std::uint32_t unacked_psn) {
   if (in_loss_ && psn_distance(loss_until_psn_, unacked_psn) >= 0) {
     in_loss_ = false;
   }
-  if (psn_distance(sample_psn_, unacked_psn) > 0) {
-    const std::uint64_t round_trip_ns = time.now_ns() - sample_ns_;
-    if (sampling_) timer_.measured(round_trip_ns);
-    if (doubting_) doubtful_ns_ = round_trip_ns;
-    sampling_ = doubting_ = false;
+  if (round_trip_.is_timing()) {
+    timer_.measured(round_trip_.acknowledged(unacked_psn, time.now_ns()));
   }
   while (!reads_.empty() && psn_distance(reads_.front().end_psn, unacked_psn) >= 0) {
     reads_.pop_front();
@@ -292,6 +288,7 @@ void Requester::on_sequence_nak(std::uint32_t psn) {
   // One per gap counts; its duplicates would only make a storm.
   if (!went_back_ && psn == unacked_psn_) {
     qp_.count(&Counters::packet_seq_err);
+    round_trip_.forget();
     if (may_retry()) {
       repeat_answered(psn);
     }
@@ -318,7 +315,8 @@ void Requester::on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code) {
   rnr_deadline_ns_ = qp_.services.time.now_ns() + rnr_delay_ns(timer_code);
   timer_.stop();
   set_position(psn);
-  sampling_ = doubting_ = probing_ = probe_wanted_ = false;
+  round_trip_.stop();
+  probing_ = probe_wanted_ = false;
   qp_.services.schedule(qp_);
 }
 

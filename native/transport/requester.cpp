@@ -60,8 +60,8 @@ void Requester::reset() {
   since_ack_request_ = 0;
   waiting_rnr_ = false;
   rnr_deadline_ns_ = kNever;
-  probe_wanted_ = probing_ = went_back_ = in_loss_ = sampling_ = doubting_ = false;
-  doubtful_ns_ = 0;
+  probe_wanted_ = probing_ = went_back_ = in_loss_ = false;
+  round_trip_ = {};
 }
 
 void Requester::start() {
@@ -253,10 +253,8 @@ void Requester::after_send(std::uint32_t psn, std::uint32_t psns, bool ack_reque
   if (!timer_.running()) {
     timer_.restart(now_ns);
   }
-  if (!sampling_ && !doubting_ && !again && ack_request) {
-    sampling_ = true;
-    sample_psn_ = psn_add(psn, psns - 1);
-    sample_ns_ = now_ns;
+  if (!round_trip_.is_timing() && !again && ack_request) {
+    round_trip_.begin(psn_add(psn, psns - 1), now_ns);
   }
 }
 
@@ -332,7 +330,7 @@ void Requester::set_position(std::uint32_t psn) {
 
 void Requester::go_back_to(std::uint32_t psn) {
   set_position(psn);
-  sampling_ = doubting_ = false;
+  round_trip_.stop();
   probing_ = false;
   went_back_ = true;
   since_ack_request_ = 0;
@@ -396,6 +394,7 @@ void Requester::advance() {
   }
   if (timer_.ack_due(now_ns)) {
     qp_.count(&Counters::local_ack_timeout_err);
+    round_trip_.forget();
     if (may_retry()) {
       timer_.restart(now_ns);
       go_back_to(unacked_psn_);
@@ -404,8 +403,7 @@ void Requester::advance() {
     qp_.count(&Counters::early_retransmits);
     timer_.after_probe(now_ns);
     probe_wanted_ = probing_ = true;
-    doubting_ = doubting_ || sampling_;
-    sampling_ = false;
+    round_trip_.probed(now_ns);
     qp_.services.schedule(qp_);
   }
 }

@@ -13,6 +13,7 @@
 #include "queue/send_queue.hpp"
 #include "transport/outlet.hpp"
 #include "transport/retry_timer.hpp"
+#include "transport/round_trip.hpp"
 #include "transport/send_window.hpp"
 #include "wire/packet.hpp"
 #include "wire/short_packet.hpp"
@@ -187,13 +188,7 @@ class Requester {
   std::uint32_t loss_until_psn_ = 0;  // One loss per window: until this PSN is acknowledged.
   MessagePart part_;                  // Of the answer that is being received.
   bool in_loss_ = false;
-  bool sampling_ = false;
-  std::uint32_t sample_psn_ = 0;
-  std::uint64_t sample_ns_ = 0;
-  // A probe went out while a round trip was measured: whose answer came, the first packet's or the
-  // probe's, cannot be told, until another one comes for the other.
-  bool doubting_ = false;
-  std::uint64_t doubtful_ns_ = 0;  // That round trip; 0: none.
+  RoundTrip round_trip_;
 };
 
 }  // namespace softhca

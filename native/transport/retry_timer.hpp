@@ -64,9 +64,15 @@ class RetryTimer {
       round_trip_ns_ = kAssumedRoundTripNs;
     }
   }
+  // 0: nothing is known of this one.
   void measured(std::uint64_t round_trip_ns) {
-    round_trip_ns_ = round_trip_ns_ == 0 ? std::max<std::uint64_t>(round_trip_ns, 1)
-                                         : (7 * round_trip_ns_ + round_trip_ns) / 8;
+    if (round_trip_ns == 0) return;
+    round_trip_ns_ = round_trip_ns_ == 0 ? round_trip_ns : (7 * round_trip_ns_ + round_trip_ns) / 8;
+  }
+  // By two answers, with an error now and then: it moves a little at a time, and what is measured
+  // beyond doubt moves it back.
+  void measured_late(std::uint64_t round_trip_ns) {
+    measured(std::min(round_trip_ns, 4 * (round_trip_ns_ + kSmallestProbeNs)));
   }
 
  private:

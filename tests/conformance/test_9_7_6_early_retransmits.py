@@ -135,6 +135,22 @@ def test_9_7_6_1_3_probes_learn_how_long_the_way_is(known):
     assert [probes_of(PSN + number) for number in range(2, 40)][-1] == 0
 
 
+def test_9_7_6_1_3_answers_that_a_network_doubles_tell_nothing_of_the_way(known):
+    """They come at once, and an adapter that took them for two would wait longer each time."""
+    qp, peer, _ = known
+    for psn in range(PSN + 1, PSN + 40):
+        qp.post(send(wr_id=psn))
+        peer.take()
+        for _ in range(2):  # The first probe is lost as well.
+            assert len(wait_for_packets(peer, TIMEOUT_NS)) == 1
+        peer.ack(psn)
+        peer.ack(psn)
+        assert peer.host.sends() == [(psn, SUCCESS)]
+    qp.post(send(wr_id=1))
+    peer.take()
+    assert peer.host.hca.next_deadline_ns - peer.host.now_ns < 5 * MS
+
+
 @pytest.mark.parametrize("make", [read, fetch_add])
 def test_9_7_6_1_3_a_probe_of_a_read_or_atomic_is_the_same_request(known, make):
     """The responder knows it for a duplicate by its PSN, and executes no atomic twice."""
