@@ -27,6 +27,7 @@ void Adapter::State::deliver(QueuePair& qp, const Packet& packet, const Route& r
                              std::size_t bytes, ReceiveReport& report) {
   report.qpn = qp.qpn;
   report.has_wr = qp.responder.current_receive(report.wr_id);
+  qp.heard(route, report.numbered);
   qp.receive(packet, route, bytes, report.verdict);
   if (!report.has_wr) {
     report.has_wr = qp.responder.current_receive(report.wr_id);
@@ -52,6 +53,7 @@ bool Adapter::State::receive_short(const Route& route, ByteView datagram, Receiv
   QueuePair* const qp = qps.find(packet.destination_qpn);
   if (qp == nullptr || qp->congestion != nullptr) return false;
   report.has_wr = qp->responder.current_receive(report.wr_id);
+  qp->heard(route, report.numbered);
   if (!qp->receive_short(packet, route)) return false;
   report.qpn = qp->qpn;
   timers.update(*qp);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "vocabulary/own_ports.hpp"
+
 namespace softhca {
 namespace {
 
@@ -170,8 +172,7 @@ Route Adapter::State::route_to(const AhAttr& attr, std::uint32_t qpn) const {
 
 std::uint16_t Adapter::State::source_port(std::uint32_t qpn) const {
   const auto& ports = config.udp_source_ports;
-  return ports.empty() ? static_cast<std::uint16_t>(0xc000 | (qpn & 0x3fff))
-                       : ports[qpn % ports.size()];
+  return ports.empty() ? own_port(config.gids.front(), qpn % kOwnPorts) : ports[qpn % ports.size()];
 }
 
 Status Adapter::State::check_ah(const AhAttr& attr) const {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "bindings/module.hpp"
+#include "vocabulary/own_ports.hpp"
 #include "wire/crc32.hpp"
 #include "wire/icrc.hpp"
 #include "wire/ip.hpp"
@@ -150,6 +151,10 @@ void bind_route(nb::module_& module) {
       .def_ro("traffic_class", &Route::traffic_class)
       .def_ro("hop_limit", &Route::hop_limit)
       .def_ro("flow_label", &Route::flow_label);
+  module.def(
+      "own_port", [](const Gid& gid, unsigned place) { return own_port(gid, place % kOwnPorts); },
+      nb::arg("gid"), nb::arg("place") = 0,
+      "One of the source ports by which adapters of our kind know who has this address.");
 }
 
 void bind_icrc(nb::module_& module) {

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "link/own_ports.hpp"
+#include "vocabulary/own_ports.hpp"
 #include "vocabulary/bytes.hpp"
 #include "vocabulary/gid.hpp"
 #include "vocabulary/route.hpp"

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-#include "link/own_ports.hpp"
+#include "vocabulary/own_ports.hpp"
 #include "link/udp_messages.hpp"
 #include "link/udp_socket.hpp"
 #include "vocabulary/random.hpp"

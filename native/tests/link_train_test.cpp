@@ -12,7 +12,7 @@
 #include "adapter/icrc_trust.hpp"
 #include "link/address.hpp"
 #include "link/file_descriptor.hpp"
-#include "link/own_ports.hpp"
+#include "vocabulary/own_ports.hpp"
 #include "link/train_peers.hpp"
 #include "link/udp_link.hpp"
 #include "link/udp_messages.hpp"

@@ -8,6 +8,7 @@
 
 #include "tests/check.hpp"
 #include "tests/simulated_pair.hpp"
+#include "vocabulary/own_ports.hpp"
 #include "wire/icrc.hpp"
 #include "wire/syndrome.hpp"
 
@@ -32,9 +33,10 @@ struct ScriptedPeer : Pair {
   std::uint32_t qpn;
   std::vector<std::uint8_t> memory;
   MrInfo mr;
+  std::uint16_t port = own_port(b.adapter->config().gids[0], 0);  // That the peer sends from.
 
-  explicit ScriptedPeer(QpType type = QpType::RC, std::uint8_t mtu_code = 1)
-      : Pair(seed()), qpn(a.qp(type)), memory(1 << 16), mr(a.reg(memory)) {
+  explicit ScriptedPeer(QpType type = QpType::RC, std::uint8_t mtu_code = 1, bool lazy_acks = false)
+      : Pair(seed(), lazy_acks), qpn(a.qp(type)), memory(1 << 16), mr(a.reg(memory)) {
     CHECK(connect(true, qpn, type, kPeerQpn, kPsnHere, kPsnThere, mtu_code).ok());
   }
 
@@ -76,6 +78,7 @@ struct ScriptedPeer : Pair {
     one.bth.pad_count = static_cast<std::uint8_t>(-payload_bytes & 3);
     const std::size_t end = encode_headers(one, buffer) + payload_bytes + one.bth.pad_count;
     Route route;
+    route.udp_source_port = port;
     route.source = b.adapter->config().gids[0];
     route.destination = a.adapter->config().gids[0];
     append_icrc(route, ByteSpan(buffer).first(end));

@@ -203,5 +203,33 @@ TEST("responder: resources whose answers wait survive fewer resources") {
   CHECK_EQ(sent[3].packet.atomic_original, 2u);
 }
 
+// --- acknowledgements that nobody asked for
+
+TEST("responder: an adapter that asks for no acknowledgement gets one a little later") {
+  ScriptedPeer peer(QpType::RC, 1, true);
+  Packet write = peer.packet(Operation::RDMA_WRITE_ONLY, ScriptedPeer::kPsnThere);
+  write.bth.ack_request = false;
+  peer.inject(write);
+  CHECK(peer.take().empty());
+  peer.wait();
+  CHECK_EQ(peer.take().size(), 1u);
+}
+
+TEST("responder: a program gets the acknowledgements that it asks for, and no other") {
+  ScriptedPeer peer(QpType::RC, 1, true);
+  peer.port = kRoceUdpPort;
+  Packet write = peer.packet(Operation::RDMA_WRITE_ONLY, ScriptedPeer::kPsnThere);
+  write.bth.ack_request = false;
+  peer.inject(write);
+  CHECK(peer.take().empty());
+  CHECK_EQ(peer.a.adapter->next_deadline_ns(), kNever);
+  write.bth.ack_request = true;
+  write.bth.psn = psn_add(write.bth.psn, 1);
+  peer.inject(write);
+  const std::vector<ScriptedPeer::Sent> sent = peer.take();
+  CHECK_EQ(sent.size(), 1u);
+  CHECK_EQ(sent[0].psn, write.bth.psn);
+}
+
 }  // namespace
 }  // namespace softhca::testing

@@ -15,7 +15,7 @@ void Requester::on_response(const Packet& packet) {
   if (qp_.state() != QpState::RTS && qp_.state() != QpState::SQD) {
     return;
   }
-  timer_.answered();
+  timer_.answered(qp_.peer_is_adapter);
   if (packet.info->has(kReadResponse)) {
     on_read_response(packet);
   } else if (packet.info->has(kHasAtomicAckEth)) {

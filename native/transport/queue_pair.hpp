@@ -19,6 +19,7 @@
 #include "transport/requester.hpp"
 #include "transport/responder.hpp"
 #include "transport/services.hpp"
+#include "vocabulary/own_ports.hpp"
 #include "vocabulary/status.hpp"
 #include "wire/packet.hpp"
 
@@ -127,6 +128,12 @@ class QueuePair {
   LocalPath* local = nullptr;  // Where `route` leads, if that is an adapter of this host.
   // The packet that was received last names a payload that is not there; it was dropped.
   bool payload_unreadable = false;
+  // A program behind an ordinary socket is sent what the specification alone would send.
+  bool peer_is_adapter = true;
+  // A packet has come over the wire. `numbered`: as no ordinary socket sends it.
+  void heard(const Route& from, bool numbered) {
+    peer_is_adapter = numbered || is_own_port(from.source, from.udp_source_port);
+  }
   bool copies_payload = false;  // It leaves with the packet, however long it is.
   Queues queues;
   SendQueue sq;

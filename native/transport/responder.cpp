@@ -262,8 +262,9 @@ void Responder::finish_packet(const Packet& packet) {
   }
 }
 
+// A program that plays a peer gets the acknowledgements that it asks for.
 void Responder::acknowledge_some_day() {
-  if (qp_.services.lazy_acks && acknowledge_at_ns_ == kNever) {
+  if (qp_.services.lazy_acks && qp_.peer_is_adapter && acknowledge_at_ns_ == kNever) {
     acknowledge_at_ns_ = qp_.services.time.now_ns() + kLazyAckNs;
   }
 }

@@ -2,8 +2,9 @@
 //
 // The ACK timeout is never shorter than IBTA's 4.096 us x 2^timeout, and has a minimum of its own
 // as IBTA Vol 1, 9.7.6.1.3 allows. Long before it runs out, once a round trip has been measured, a
-// probe repeats the oldest unacknowledged packet; probes do not count against retry_cnt, and a peer
-// that never answered is never probed.
+// probe repeats the oldest unacknowledged packet; probes do not count against retry_cnt. A peer
+// that never answered is never probed, nor is one that is no adapter: how soon a program answers
+// depends on what else it does, and that nothing comes says little about a loss.
 #pragma once
 
 #include <algorithm>
@@ -56,10 +57,11 @@ class RetryTimer {
   }
 
   // Should an acknowledgement fail to come, a probe asks for it.
-  bool will_probe() const { return probes_ && round_trip_ns_ != 0; }
+  bool will_probe() const { return probes_ && is_adapter_ && round_trip_ns_ != 0; }
 
   // The peer lives. Until a round trip has been measured without a loss in it, one is assumed.
-  void answered() {
+  void answered(bool by_adapter) {
+    is_adapter_ = by_adapter;
     if (round_trip_ns_ == 0) {
       round_trip_ns_ = kAssumedRoundTripNs;
     }
@@ -78,7 +80,7 @@ class RetryTimer {
  private:
   void set_probe(std::uint64_t now_ns) {
     probe_deadline_ns_ = kNever;
-    if (!probes_ || round_trip_ns_ == 0) {
+    if (!will_probe()) {
       return;
     }
     const std::uint64_t wait = std::min((2 * round_trip_ns_ + kSmallestProbeNs)
@@ -89,6 +91,7 @@ class RetryTimer {
 
   bool running_ = false;
   bool probes_ = false;
+  bool is_adapter_ = true;
   std::uint32_t unanswered_ = 0;
   std::uint64_t timeout_ns_ = 0;
   std::uint64_t round_trip_ns_ = 0;

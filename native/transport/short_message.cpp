@@ -148,7 +148,7 @@ bool Requester::copy_short(ByteSpan to) {
 void Requester::start_timer() { timer_.restart(qp_.services.time.late_ns()); }
 
 void Requester::on_plain_acknowledge(std::uint32_t psn) {
-  timer_.answered();
+  timer_.answered(qp_.peer_is_adapter);
   if (!under_way(psn)) {
     on_answered_again();
   } else if (!acknowledge_until(psn_add(psn, 1))) {

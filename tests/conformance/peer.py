@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from softhca._adapter import Packet, QPState, QPType, Route, opcode_name
+from softhca._adapter import Packet, QPState, QPType, Route, opcode_name, own_port
 
 from .host import EVERYTHING, THEIRS, Host, Qp, Region, av_to, gid_of
 
@@ -45,7 +45,8 @@ class Peer:
         self.qp, self.host = qp, qp.host
         self.address, self.qpn, self.prefix = address, qpn, prefix
         self.psn = wires.get("psn", 0)  # Of the next request that is sent without one.
-        self.route = Route(gid_of(address), gid_of(self.host.address))
+        gid = gid_of(address)
+        self.route = Route(gid, gid_of(self.host.address), udp_source_port=own_port(gid))
 
     def packet(self, operation: str, payload: bytes = b"", **fields: Any) -> Packet:
         packet = Packet()

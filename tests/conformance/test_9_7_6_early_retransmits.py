@@ -1,14 +1,14 @@
 """IBTA Vol 1, 9.7.6.1.3 allows a requester to repeat before its ACK timer runs out; ours does.
 
 Such a repeat is a question, not a retry: it does not count, and a peer that never answered is not
-asked.
+asked, nor is one that is no adapter.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from softhca._adapter import QPState, WcStatus
+from softhca._adapter import QPState, Route, WcStatus
 
 from .host import MS, Host, fetch_add, read, send
 from .peer import ACK, NAK_SEQUENCE, connect
@@ -109,6 +109,29 @@ def test_9_7_6_1_3_a_peer_that_never_answered_is_not_probed():
     host.advance(TIMEOUT_NS - 1)
     assert peer.take() == []
     assert qp.counters()["early_retransmits"] == 0
+
+
+@pytest.mark.parametrize("port", [4791, 0xC000])
+def test_9_7_6_1_3_a_program_is_asked_by_the_time_out_alone(port):
+    """It answers when it comes to that."""
+    host = Host(retry_early=True)
+    qp, peer = connect(host, timeout=TIMEOUT_CODE, retry_cnt=1)
+    peer.route = Route(peer.route.source, peer.route.destination, udp_source_port=port)
+    for psn in (PSN, PSN + 1):
+        qp.post(send())
+        peer.take()
+        host.advance(20_000)
+        peer.ack(psn)
+    qp.post(send(wr_id=1))
+    assert len(peer.take()) == 1
+    host.advance(TIMEOUT_NS - 1)
+    assert peer.take() == []
+    (again,) = wait_for_packets(peer, TIMEOUT_NS)
+    assert (again.psn, qp.counters()["early_retransmits"]) == (PSN + 2, 0)
+    while qp.state == QPState.RTS:
+        next_deadline(host)
+        assert peer.take() == []
+    assert qp.counters()["local_ack_timeout_err"] == 2
 
 
 def test_9_7_6_1_3_probes_learn_how_long_the_way_is(known):

@@ -83,7 +83,7 @@ def simulated_hca(
         seed=seed,
         active_mtu=mtu_code(mtu),
         node_guid=int.from_bytes(address.raw[8:], "big"),
-        udp_source_ports=[0xC000],
+        udp_source_ports=[_adapter.own_port(address.raw)],
         icrc_level=icrc_level(icrc),
         pkeys=[0xFFFF],
         retry_early=retry_early,
