@@ -166,18 +166,29 @@ void Requester::response_lost() {
 // everything before it, but not the responses that are missing.
 bool Requester::take_response(std::uint32_t psn, std::uint64_t& index) {
   std::uint32_t owed = 0;
-  if (!under_way(psn) || !expected_response(highest_psn_, index, owed)) {
+  if (!under_way(psn)) {
+    return false;
+  }
+  if (!expected_response(highest_psn_, index, owed) || psn_distance(owed, psn) < 0) {
+    refuse_response(psn);
     return false;
   }
   if (psn != owed) {
-    if (psn_distance(owed, psn) > 0) {
-      progress(owed);
-      response_lost();
-    }
+    progress(owed);
+    response_lost();
     return false;
   }
   progress(owed);
   return qp_.state() == QpState::RTS || qp_.state() == QpState::SQD;
+}
+
+// A READ or atomic response where an acknowledgement was due: an unexpected opcode (IBTA Vol
+// 1, 9.9.2). It still says that what is before it has arrived.
+void Requester::refuse_response(std::uint32_t psn) {
+  progress(psn);
+  if (qp_.state() == QpState::RTS || qp_.state() == QpState::SQD) {
+    fail(qp_.sq.oldest(), WcStatus::BAD_RESP_ERR, {Reason::BAD_RESPONSE, 0, 0, 0}, true);
+  }
 }
 
 // Where a request was repeated from its middle, an answer may begin there, or be the rest of the

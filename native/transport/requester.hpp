@@ -160,6 +160,7 @@ class Requester {
   bool acknowledge_before(std::uint32_t psn);
   bool under_way(std::uint32_t psn) const;
   bool take_response(std::uint32_t psn, std::uint64_t& index);
+  void refuse_response(std::uint32_t psn);
   // The opcode of a READ response says whether its answer begins and ends with it.
   static bool is_in_order(const Packet& packet, const SendWqe& wqe, std::uint32_t number);
   // The next READ or atomic entry that is owed a response, and the PSN owed. False: there is none

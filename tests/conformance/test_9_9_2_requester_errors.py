@@ -281,15 +281,48 @@ def test_9_9_2_a_read_response_for_an_atomic_is_a_bad_response_error(asking):
     assert qp.host.sends() == [(1, WcStatus.BAD_RESP_ERR)]
 
 
-@pytest.mark.parametrize("operation", ["RDMA_READ_RESPONSE_ONLY", "ATOMIC_ACKNOWLEDGE"])
-def test_9_9_2_an_answer_to_what_asked_for_none_changes_nothing(asking, operation):
+ANSWERS = [
+    "RDMA_READ_RESPONSE_FIRST",
+    "RDMA_READ_RESPONSE_MIDDLE",
+    "RDMA_READ_RESPONSE_LAST",
+    "RDMA_READ_RESPONSE_ONLY",
+    "ATOMIC_ACKNOWLEDGE",
+]
+
+
+@pytest.mark.parametrize("operation", ANSWERS)
+@pytest.mark.parametrize("make", [send, write])
+def test_9_9_2_an_answer_where_an_acknowledgement_is_due_is_a_bad_response(asking, operation, make):
+    """What is before it has arrived nevertheless; a READ behind it is owed another answer."""
+    qp, peer, memory = asking
+    qp.post(send(wr_id=1), make(memory.sge(0, 8), wr_id=2), read(memory.sge(8, 8), wr_id=3))
+    peer.take()
+    peer.response(operation, PSN + 1)
+    assert qp.host.sends() == [(1, SUCCESS), (2, WcStatus.BAD_RESP_ERR), (3, FLUSHED)]
+    assert qp.state == QPState.ERR
+    assert memory.bytes == bytes(4096)
+
+
+@pytest.mark.parametrize("operation", ANSWERS)
+@pytest.mark.parametrize("psn", [PSN - 1, PSN + 1])
+def test_9_9_2_an_answer_to_what_is_not_under_way_changes_nothing(asking, operation, psn):
     qp, peer, memory = asking
     qp.post(send(memory.sge(0, 8), wr_id=1))
     peer.take()
-    peer.response(operation, PSN)
+    peer.response(operation, psn)
     assert qp.state == QPState.RTS
     peer.ack(PSN)
     assert qp.host.sends() == [(1, SUCCESS)]
+
+
+@pytest.mark.parametrize("operation", ["RDMA_READ_RESPONSE_ONLY", "ATOMIC_ACKNOWLEDGE"])
+def test_9_9_2_an_answer_beyond_one_that_is_owed_says_that_this_was_lost(asking, operation):
+    qp, peer, memory = asking
+    qp.post(read(memory.sge(0, 8), wr_id=1), send(wr_id=2))
+    peer.take()
+    peer.response(operation, PSN + 1)
+    assert peer.requests() == [("RDMA_READ_REQUEST", PSN), ("SEND_ONLY", PSN + 1)]
+    assert qp.state == QPState.RTS
 
 
 # --- order
