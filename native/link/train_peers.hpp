@@ -7,9 +7,9 @@
 #include <array>
 #include <cstdint>
 
-#include "vocabulary/own_ports.hpp"
 #include "vocabulary/bytes.hpp"
 #include "vocabulary/gid.hpp"
+#include "vocabulary/own_ports.hpp"
 #include "vocabulary/route.hpp"
 
 namespace softhca {

@@ -12,9 +12,9 @@
 #include <cstring>
 #include <utility>
 
-#include "vocabulary/own_ports.hpp"
 #include "link/udp_messages.hpp"
 #include "link/udp_socket.hpp"
+#include "vocabulary/own_ports.hpp"
 #include "vocabulary/random.hpp"
 
 namespace softhca {

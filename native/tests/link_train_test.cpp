@@ -12,12 +12,12 @@
 #include "adapter/icrc_trust.hpp"
 #include "link/address.hpp"
 #include "link/file_descriptor.hpp"
-#include "vocabulary/own_ports.hpp"
 #include "link/train_peers.hpp"
 #include "link/udp_link.hpp"
 #include "link/udp_messages.hpp"
 #include "tests/check.hpp"
 #include "tests/udp_links.hpp"
+#include "vocabulary/own_ports.hpp"
 #include "vocabulary/random.hpp"
 #include "wire/icrc.hpp"
 
