@@ -865,6 +865,11 @@ class Route:
     @property
     def flow_label(self) -> int: ...
 
+def own_port(gid: bytes, place: int = 0) -> int:
+    """
+    One of the source ports by which adapters of our kind know who has this address.
+    """
+
 class Packet:
     """The headers behind UDP, and the payload."""
 
