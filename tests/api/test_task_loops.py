@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from softhca import CompletionBuffer, NotifyFlags, PollContext, Recv, Send, VerbsError
+from softhca import WC, CompletionBuffer, NotifyFlags, PollContext, Recv, Send, VerbsError
 from softhca.completion.awaiting import Dispatcher
 
 from .hosts import Pair
@@ -134,6 +135,34 @@ def test_a_completion_passes_by_a_task_whose_loop_was_closed(real: Pair) -> None
 
     assert asyncio.run(body()) == 7
     tasks[0]._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def test_a_task_whose_loop_was_closed_hands_nothing_on_twice(real: Pair) -> None:
+    near, far = real.connected(max_send_wr=8, max_recv_wr=8)
+    loop = asyncio.new_event_loop()
+    tasks = []
+
+    async def begin() -> None:
+        tasks.append(asyncio.ensure_future(real.b.cq.next()))
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(begin())
+    loop.close()
+    far.post_recv([Recv(wr_id=7), Recv(wr_id=8)])
+    near.post_send([Send(), Send()])
+    # Without an event loop that looks on, so that only the closed one's task waits.
+    dispatcher = real.b.cq._dispatcher
+    assert dispatcher is not None
+    taken = 0
+    while taken < 2:
+        taken += dispatcher.step()
+    tasks[0]._log_destroy_pending = False  # type: ignore[attr-defined]
+    tasks.clear()
+    gc.collect()
+    wcs: list[WC] = []
+    while polled := real.b.cq.poll():
+        wcs += polled
+    assert [wc.wr_id for wc in wcs] == [7, 8]
 
 
 def test_a_completion_passes_by_a_task_whose_loop_was_stopped(real: Pair) -> None:

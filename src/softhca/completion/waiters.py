@@ -60,12 +60,11 @@ class AsyncioWaiter:
         future = self._future
         if threading.get_ident() != self._thread:
             return self._settle_later(future.set_result, result)
-        if future.done():
+        # A future whose loop was closed under its task takes a result and then refuses to tell of
+        # it: the task would find it when it is collected, and hand it on a second time.
+        if future.done() or self._loop.is_closed():
             return False
-        try:
-            future.set_result(result)
-        except RuntimeError:  # The loop was closed under its tasks.
-            return False
+        future.set_result(result)
         return True
 
     def fail(self, error: BaseException) -> bool:
@@ -73,12 +72,9 @@ class AsyncioWaiter:
         future = self._future
         if threading.get_ident() != self._thread:
             return self._settle_later(future.set_exception, error)
-        if future.done():
+        if future.done() or self._loop.is_closed():
             return False
-        try:
-            future.set_exception(error)
-        except RuntimeError:
-            return False
+        future.set_exception(error)
         return True
 
     def _settle_later(self, settle: Callable[[Any], None], value: Any) -> bool:
