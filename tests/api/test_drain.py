@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from typing import Any
 
 import pytest
 
@@ -117,6 +118,13 @@ def test_queues_that_do_not_call_back_are_refused(pair: Pair) -> None:
     assert refused.value.argument == "recv_cq"
     assert near.state is QPState.RTS
     assert half.state is QPState.RESET
+
+
+@pytest.mark.parametrize("drain", [hca.drain_sq, hca.drain_rq, hca.drain_qp])
+def test_what_is_no_queue_pair_is_refused(pair: Pair, drain: Any) -> None:
+    for thing in (None, 7, pair.a.cq):
+        with pytest.raises(TypeError, match=f"qp must be QP, not {type(thing).__name__}"):
+            drain(thing)
 
 
 def test_inside_a_callback_of_the_queue_it_is_refused(pair: Pair, context: PollContext) -> None:

@@ -58,11 +58,18 @@ def _callback_queue(argument: str, cq: CQ | None) -> CallbackCQ:
     return queue
 
 
+def _demand_qp(qp: QP) -> None:
+    if getattr(qp, "kind", None) != "qp":
+        raise TypeError(f"qp must be QP, not {type(qp).__name__}")
+
+
 def _check_sq(qp: QP) -> CallbackCQ:
+    _demand_qp(qp)
     return _callback_queue("send_cq", qp.send_cq)
 
 
 def _check_rq(qp: QP) -> CallbackCQ:
+    _demand_qp(qp)
     if qp.srq is not None:
         rule = "receives from a shared receive queue, which other queue pairs go on using"
         raise VerbsError(errno.EINVAL, "qp", None, rule)
@@ -114,6 +121,7 @@ def drain_sq(qp: QP) -> None:
             EDEADLK, in the thread that runs those callbacks; nothing is changed then. ECANCELED,
             if the queue pair is reset or destroyed meanwhile; EIO, if the completion queue has
             overflowed.
+        TypeError: If `qp` is something else.
     """
     queue = _check_sq(qp)
     qp.modify(qp_state=QPState.ERR)
@@ -145,6 +153,7 @@ def drain_qp(qp: QP) -> None:
     Raises:
         VerbsError: As `drain_sq`.
     """
+    _demand_qp(qp)
     receives = qp.srq is None and qp.type is not QPType.XRC_SEND
     sends = _check_sq(qp)
     receive_queue = _check_rq(qp) if receives else None
