@@ -103,6 +103,9 @@ def test_closing_unmaps_it(host: Host) -> None:
     assert not mr.buffer.closed
     mr.close()
     assert mr.buffer.closed
+    assert mr.fd == -1  # Not a number that is of another file by now.
+    mr.close()
+    assert mr.fd == -1
 
 
 def test_huge_pages_where_there_are_any(host: Host) -> None:

@@ -29,8 +29,8 @@ class MRBuffer(MR):
 
     Attributes:
         buffer: The mapping; `memoryview(mr.buffer)` and NumPy's `frombuffer` take it.
-        fd: The descriptor of the memory; it closes with the region, duplicates of it stay. The file
-            is sealed: nobody can make it shorter.
+        fd: The descriptor of the memory; it closes with the region and is -1 then, duplicates of it
+            stay. The file is sealed: nobody can make it shorter.
         mapped_length: Bytes of the file: the length, up to the end of its last page.
         page_bytes: Bytes of a page: those of a huge page, such as 2 MiB, where the system had huge
             pages reserved. Elsewhere it is asked to put large ones under the memory of its own
@@ -68,8 +68,10 @@ class MRBuffer(MR):
         already = self._closed
         super()._forget()
         if not already:
-            _adapter.unshare_buffer(self.fd)
-            os.close(self.fd)
+            # None may take a number that is somebody else's by now.
+            fd, self.fd = self.fd, -1
+            _adapter.unshare_buffer(fd)
+            os.close(fd)
             with suppress(BufferError):  # Somebody still looks at it, and keeps it mapped.
                 self.buffer.close()
 
