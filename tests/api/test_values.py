@@ -120,6 +120,22 @@ def test_what_belongs_to_a_process_does_not_pickle(host: Host) -> None:
             copy.copy(thing)
 
 
+def test_an_event_that_is_acknowledged_once_is_not_copied(simulated: Pair) -> None:
+    near, far = simulated.connected()
+    near.post_send(hca.Write(simulated.a.mr[:1], remote=RemoteMemory(0, 1, 1)))
+    simulated.completions(simulated.a, 1)
+    event = simulated.b.device.poll_async_event()
+    assert event is not None
+    assert event.element is far
+    for reproduce in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot pickle or copy"):
+            reproduce(event)
+    with pytest.raises(VerbsError, match="never acknowledged"):
+        far.close()
+    event.ack()
+    far.close()
+
+
 def test_a_refusal_pickles(host: Host) -> None:
     with pytest.raises(VerbsError) as raised:
         host.device.create_cq(0)

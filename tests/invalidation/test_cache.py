@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import errno
 import mmap
 import os
+import pickle
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -54,6 +56,18 @@ def test_a_buffer_is_registered_once(cache: RegistrationCache) -> None:
     assert cache.statistics.registered == 1
     assert cache.statistics.in_use == 0
     buffer.extend(b"resized, since the cache holds no export of it")
+
+
+def test_what_is_lent_is_not_copied(cache: RegistrationCache) -> None:
+    memory = bytearray(200)
+    whole, part = cache.get(memory), cache.get(memoryview(memory)[:100])
+    for thing in (whole, part):
+        for reproduce in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="cannot pickle or copy"):
+                reproduce(thing)
+    cache.put(part)
+    assert cache.statistics.in_use == 1
+    cache.put(whole)
 
 
 def test_what_is_lent_goes_into_work_requests(simulated: Pair) -> None:

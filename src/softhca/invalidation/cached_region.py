@@ -100,5 +100,9 @@ class CachedRegion(Registered):
             raise VerbsError(errno.EINVAL, "access", self.mr.access, "has no remote right")
         return RemoteMemory(self.addr, self.mr.rkey, self.length)
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        # A copy would be put back for the original.
+        raise TypeError("cannot pickle or copy CachedRegion: it is put back once")
+
     def __repr__(self) -> str:
         return f"<CachedRegion lkey={self.mr.lkey:#x} addr={self.addr:#x} length={self.length}>"

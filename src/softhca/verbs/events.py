@@ -101,6 +101,10 @@ class AsyncEvent:
         with suppress(Exception):  # The interpreter ends, and modules are gone.
             self._try_ack()
 
+    def __reduce__(self) -> str | tuple[object, ...]:
+        # A copy would acknowledge for the original.
+        raise TypeError("cannot pickle or copy AsyncEvent: it is acknowledged once")
+
     def __repr__(self) -> str:
         return f"<AsyncEvent {self.event_type.name} {self.element!r}>"
 
