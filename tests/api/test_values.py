@@ -179,6 +179,26 @@ def test_a_completion_is_immutable_and_explains_itself(simulated: Pair) -> None:
     assert pickle.loads(pickle.dumps(raised.value)).errno == errno.EIO
 
 
+def test_a_completion_is_equal_to_what_has_the_same_fields(simulated: Pair) -> None:
+    near, _ = simulated.connected()
+    write = hca.Write(simulated.a.mr[:8], remote=simulated.b.mr.remote(), wr_id=7, signaled=True)
+    near.post_send([write, write])
+    one, other = simulated.completions(simulated.a, 2)
+    again = pickle.loads(pickle.dumps(one))
+    assert again is not one
+    assert (again == one, again != one, hash(again) == hash(one)) == (True, False, True)
+    assert {one: "found"}[again] == "found"
+    assert one != other or one.timestamp_ns == other.timestamp_ns
+    assert one != 7
+    near.post_send(
+        hca.Write(remote=RemoteMemory(0, 1, 0), signaled=True, cqe=hca.Cqe(lambda cq, wc: None))
+    )
+    (called,) = simulated.completions(simulated.a, 1)
+    without = pickle.loads(pickle.dumps(called))
+    assert without.cqe is None
+    assert without != called
+
+
 def test_a_good_completion_says_nothing(simulated: Pair) -> None:
     near, _ = simulated.connected()
     near.post_send(hca.Write(remote=simulated.b.mr.remote(), signaled=True))

@@ -54,16 +54,29 @@ class WC(_adapter.Completion):
     Of one in error only wr_id, status, qp_num and what explains the error are defined: `reason`,
     `by_peer`, and, where an access was refused, `psn`, `key`, `address` and `length`.
 
-    It can be pickled, without its `cqe`, which stays in its process.
+    It can be pickled, without its `cqe`, which stays in its process, and is equal to what comes out
+    of it if it had none.
     """
 
     __slots__ = ()
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def _record(self) -> bytes:
         record = bytearray(RECORD_BYTES)
         _adapter.store_completion(self, _adapter.CompletionRecords(memoryview(record)), 0)
+        return bytes(record)
+
+    def __eq__(self, other: object) -> bool:
+        """True for the same completion, wherever it was made: all fields, and the same callback."""
+        if not isinstance(other, WC):
+            return NotImplemented
+        return self is other or (self.cqe is other.cqe and self._record() == other._record())
+
+    def __hash__(self) -> int:
+        return hash(self._record())
+
+    def __reduce__(self) -> tuple[object, ...]:
         # Classes derived from it may keep more.
-        return _of_record, (type(self), bytes(record)), getattr(self, "__dict__", None)
+        return _of_record, (type(self), self._record()), getattr(self, "__dict__", None)
 
     def __copy__(self) -> WC:
         return self
