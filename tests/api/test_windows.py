@@ -429,6 +429,24 @@ def test_what_makes_no_sense_is_refused_by_name(lender):
     assert one.rkey == before
 
 
+@pytest.mark.parametrize("access", [1 << 10, 1 << 31, ALL | 1 << 19])
+def test_bits_that_are_no_access_flag_are_refused_at_once(lender, access):
+    mw = lender.window()
+    fast = lender.pair.b.keep(lender.pair.b.pd.alloc_mr(hca.MrType.SG_GAPS, 1))
+    for make in (
+        lambda: BindMw(mw, lender.mr[0:8], rkey=hca.inc_rkey(mw.rkey), access=access),
+        lambda: BindInfo.of(lender.mr, access),
+        lambda: BindInfo(lender.mr, lender.mr.addr, 8, access),
+        lambda: hca.RegMr(fast, access=access),
+    ):
+        with pytest.raises(hca.VerbsError, match=f"access={access}: has bits that") as refused:
+            make()
+        assert refused.value.errno == errno.EINVAL
+    # An adapter may ignore these.
+    assert BindInfo.of(lender.mr, 1 << 29).access == 1 << 29
+    assert hca.RegMr(fast, access=1 << 20).mr is fast
+
+
 def test_objects_of_another_device_are_refused(lender):
     pair = lender.pair
     mine = pair.a.keep(pair.a.pd.alloc_mw(MwType.TYPE_2))

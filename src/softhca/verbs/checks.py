@@ -7,9 +7,12 @@ from numbers import Real
 from operator import index
 from typing import Any, SupportsIndex, TypeVar
 
+from softhca.verbs.enums import Access
 from softhca.verbs.errors import VerbsError
 
 T = TypeVar("T")
+
+_KNOWN_ACCESS = sum(Access) | 0x3FF00000
 
 
 def integer(argument: str, value: SupportsIndex) -> int:
@@ -35,6 +38,20 @@ def unsigned(argument: str, value: SupportsIndex, bits: int, most: int | None = 
     if not 0 <= number <= limit:
         raise VerbsError(errno.EINVAL, argument, number, f"must be 0 to {limit}")
     return number
+
+
+def rights(argument: str, value: SupportsIndex) -> Access:
+    """Returns `value` as access flags; whether they suit what they are for is not asked here.
+
+    Raises:
+        VerbsError: EINVAL, if it has bits that are no access flag, nor optional ones (20 to 29),
+            which an adapter may ignore.
+        TypeError: If it is no integer.
+    """
+    number = unsigned(argument, value, 32)
+    if number & ~_KNOWN_ACCESS:
+        raise VerbsError(errno.EINVAL, argument, number, "has bits that are no access flag")
+    return Access(number)
 
 
 def real(argument: str, value: object, least: float, most: float) -> float:

@@ -6,7 +6,7 @@ import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.checks import instance, rights, unsigned
 from softhca.verbs.enums import Access, KeyState, MwType
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.lifetime import VerbsObject
@@ -40,6 +40,10 @@ class BindInfo:
         length: Bytes.
         access: What the window gives: REMOTE_READ, REMOTE_WRITE, REMOTE_ATOMIC, and for type 2
             ZERO_BASED, which makes its key address from 0.
+
+    Raises:
+        VerbsError: EINVAL, if the region is closed, a number out of range, or `access` has bits
+            that are no access flag. Flags that no window can give fail when the bind runs.
     """
 
     mr: MR | None
@@ -54,7 +58,7 @@ class BindInfo:
             raise VerbsError(errno.EINVAL, "length", self.length, "must be 0 without a region")
         unsigned("addr", self.addr, 64)
         unsigned("length", self.length, 64)
-        object.__setattr__(self, "access", Access(unsigned("access", self.access, 32)))
+        object.__setattr__(self, "access", rights("access", self.access))
 
     @classmethod
     def of(cls, where: Sge | Registered | BindInfo, access: int | None = None) -> BindInfo:
@@ -64,6 +68,7 @@ class BindInfo:
 
         Raises:
             TypeError: If `where` is none of these, an entry of no region, or comes without rights.
+            VerbsError: EINVAL, as for `BindInfo(...)`.
         """
         if isinstance(where, BindInfo):
             if access is not None:
@@ -72,7 +77,7 @@ class BindInfo:
         if access is None:
             raise TypeError("access must say what the window gives")
         if isinstance(where, MR):
-            return cls(where, where.addr, where.length, Access(unsigned("access", access, 32)))
+            return cls(where, where.addr, where.length, rights("access", access))
         if isinstance(where, Registered):
             where = where[:]
         mr = instance("where", where, Sge).mr
@@ -80,7 +85,7 @@ class BindInfo:
             instance("where.mr", mr, MR),
             where.addr,
             where.length,
-            Access(unsigned("access", access, 32)),
+            rights("access", access),
         )
 
     @property

@@ -10,7 +10,7 @@ import errno
 from typing import TypedDict, Unpack
 
 from softhca.completion.cqe import Cqe
-from softhca.verbs.checks import instance, unsigned
+from softhca.verbs.checks import instance, rights, unsigned
 from softhca.verbs.enums import MwType, WrOpcode
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.fast_mr import FastMR
@@ -84,7 +84,8 @@ class BindMw(SendRequest):
             **options: See `LocalOptions`.
 
         Raises:
-            VerbsError: EINVAL, if the window or the region is closed, or the window of type 1.
+            VerbsError: EINVAL, if the window or the region is closed, the window of type 1, or
+                `access` has bits that are no access flag.
         """
         if instance("mw", mw, MW).closed:
             raise VerbsError(errno.EINVAL, "mw", None, "is closed")
@@ -132,15 +133,16 @@ class RegMr(SendRequest):
             **options: See `LocalOptions`.
 
         Raises:
-            VerbsError: EINVAL, if the region is closed.
+            VerbsError: EINVAL, if the region is closed, or `access` has bits that are no access
+                flag.
         """
         instance("mr", mr, FastMR)._demand_open()
-        rights = unsigned("access", access, 32)
+        flags = rights("access", access)
         key = mr.rkey if key is None else unsigned("key", key, 32)
         super().__init__(
             WrOpcode.REG_MR,
             (),
-            fields={"memory": (mr.handle, key, 0, 0, 0, rights, mr._hca.identity)},
+            fields={"memory": (mr.handle, key, 0, 0, 0, int(flags), mr._hca.identity)},
             **options,
         )
         self.mr: FastMR = mr
