@@ -68,6 +68,22 @@ POLL = """
 RUN = """
     trio.run(whole, qp, peer)
 """
+NEXT = """
+    qp.post_recv([hca.Recv(wr_id=7), hca.Recv(wr_id=8), hca.Recv(wr_id=9)])
+    peer.post_send([hca.Send()] * 3)
+    taken = []
+
+    async def take():
+        with trio.fail_after(60):
+            while not taken or taken[-1] != 9:
+                taken.append((await cq.next()).wr_id)
+                gc.collect()
+
+    trio.run(take)
+    gc.collect()
+    taken += [wc.wr_id for wc in cq.poll()]
+    print(*taken)
+"""
 
 
 @pytest.mark.parametrize(("then", "printed"), [(POLL, "7 8"), (RUN, "9")], ids=["poll", "run"])
@@ -78,3 +94,14 @@ def test_a_run_that_broke_off_is_no_obstacle(then: str, printed: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stdout.strip()) == (0, printed), done.stderr
+
+
+def test_what_passed_by_a_run_that_broke_off_comes_once() -> None:
+    """Its tasks are collected at some time, and have nothing to hand on then."""
+    program = BREAKS_OFF.replace("    THEN", NEXT)
+    program = program.replace("import trio, trio.testing", "import gc, trio, trio.testing")
+    program = program.replace("nursery.start_soon(qp.recv)", "nursery.start_soon(qp.recv_cq.next)")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "7 8 9"), done.stderr

@@ -124,7 +124,12 @@ class TrioWaiter:
 
     def _wake(self) -> bool:
         if not self._runs_here():
-            return goes_on(self._token, self._event.set) and self._waits
+            if not goes_on(self._token, self._event.set):
+                # What it was given goes to somebody else, and is not the task's to hand on when
+                # it is collected.
+                self._result = None
+                return False
+            return self._waits
         self._event.set()
         return self._waits
 
