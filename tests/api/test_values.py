@@ -149,6 +149,26 @@ def test_a_refusal_pickles(host: Host) -> None:
     )
 
 
+def test_a_refusal_of_what_stays_in_its_process_pickles(host: Host) -> None:
+    window = host.keep(host.pd.alloc_mw(hca.MwType.TYPE_1))
+    with pytest.raises(VerbsError, match="is of type 1") as raised:
+        hca.BindMw(window, host.mr, rkey=1, access=0)
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert str(again) == str(raised.value)
+    assert (again.errno, again.argument, again.rule) == (errno.EINVAL, "mw", raised.value.rule)
+    assert repr(again.value) == repr(window)
+    assert str(pickle.loads(pickle.dumps(again))) == str(raised.value)
+
+
+def test_the_index_of_a_refused_request_pickles(host: Host) -> None:
+    with pytest.raises(VerbsError) as raised:
+        host.qp().post_send_many([hca.Send()])
+    assert pickle.loads(pickle.dumps(raised.value)).bad_wr == raised.value.bad_wr == 0
+    with pytest.raises(VerbsError) as raised:
+        host.qp().post_send([hca.Send()])
+    assert pickle.loads(pickle.dumps(raised.value)).bad_wr is None
+
+
 def test_enumerations_show_their_names_and_have_the_abi_s_numbers() -> None:
     assert repr(hca.WcStatus.REM_ACCESS_ERR) == "WcStatus.REM_ACCESS_ERR"
     assert hca.WcStatus.REM_ACCESS_ERR == 10

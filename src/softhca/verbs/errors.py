@@ -33,6 +33,9 @@ class VerbsError(OSError):
         value: What the argument was; None where a number says nothing.
         rule: What the argument must satisfy.
         bad_wr: The work request that was refused; those before it in the list stay posted.
+
+    It can be pickled: of a value that cannot be, such as a region, what it looks like goes along,
+    and `bad_wr` where it is an index.
     """
 
     errno: int
@@ -63,7 +66,29 @@ class VerbsError(OSError):
         return str(self.strerror)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.errno, self.argument, self.value, self.rule)
+        value = _for_others(self.value)
+        # A work request stays in its process; the index of one goes along.
+        bad_wr = self.bad_wr if isinstance(self.bad_wr, int) else None
+        return type(self), (self.errno, self.argument, value, self.rule, bad_wr)
+
+
+class _Shown(str):
+    """What is left of a value that belongs to another process: how it looks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _for_others(value: object) -> object:
+    import pickle  # Takes long, and most programs do without.
+
+    try:
+        pickle.dumps(value)
+    except Exception:  # Whatever its class raises.
+        return _Shown(repr(value))
+    return value
 
 
 def _name_of(named: type, value: object) -> str:
