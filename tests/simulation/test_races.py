@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import gc
 import mmap
 
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric, RaceError
+from softhca.testing import Fabric, Pair, RaceError
 
 from .ends import pair
 
@@ -201,6 +203,41 @@ def test_a_program_that_says_what_it_reads() -> None:
         assert a.next().ok
         watch.reads(b.mr)
         watch.reads(a.mr)
+
+
+def test_reading_what_no_host_has_is_refused() -> None:
+    with Fabric(seed=1) as fabric, Fabric(seed=2) as elsewhere:
+        pair, other = Pair(fabric), Pair(elsewhere)
+        watch = fabric.watch_memory()
+        for part in (None, 7, bytearray(8), hca.Sge(pair.a.mr.addr, 8, pair.a.mr.lkey)):
+            with pytest.raises(
+                TypeError, match=f"part must be MR, or Sge of one, not {type(part).__name__}"
+            ):
+                watch.reads(part)  # type: ignore[arg-type]
+        for part in (other.a.mr, other.a.mr[0:8]):
+            with pytest.raises(hca.VerbsError, match=r"part=.*is of no host") as refused:
+                watch.reads(part)
+            assert refused.value.errno == errno.EINVAL
+        closed = pair.a.pd.reg_mr(bytearray(8))
+        part = closed[0:8]
+        closed.close()
+        with pytest.raises(hca.VerbsError, match="mr: is closed"):
+            watch.reads(part)
+        watch.reads(pair.a.mr)
+
+
+def test_a_region_that_outlives_its_fabric_is_closed() -> None:
+    fabric = Fabric(seed=1)
+    device = fabric.host()
+    memory = bytearray(8)
+    pd = device.alloc_pd()
+    mr = pd.reg_mr(memory)
+    fabric.watch_memory()
+    del fabric
+    gc.collect()
+    mr.close()
+    memory.extend(b"resized")
+    device.__exit__(None, None, None)
 
 
 def test_requests_that_are_refused_are_not_watched() -> None:

@@ -12,6 +12,7 @@ import errno
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -158,8 +159,9 @@ class MemoryWatch:
                 self._receives.setdefault((host, qpn), deque()).append(posted)
 
         def deregistering(handle: int) -> None:
-            self.look()
-            self._gone(host, handle)
+            with suppress(ReferenceError):  # The fabric is gone, and nobody looks any more.
+                self.look()
+                self._gone(host, handle)
             dereg_mr(handle)
 
         hca.post_send, hca.post_recv, hca.dereg_mr = sending, receiving, deregistering
@@ -263,10 +265,17 @@ class MemoryWatch:
 
         Raises:
             RaceError: If a work request, of this host or of a peer, may still write them.
+            VerbsError: EINVAL, if the region is closed, or of no host of the fabric.
+            TypeError: If `part` is something else.
         """
-        self.look()
         region = _region_of(part)
-        assert region is not None
+        if region is None:
+            raise TypeError(f"part must be MR, or Sge of one, not {type(part).__name__}")
+        region._demand_open()
+        adapters = [device.adapter for device in self._fabric.devices if not device.closed]
+        if region._hca not in adapters:
+            raise VerbsError(errno.EINVAL, "part", region, "is of no host of this fabric")
+        self.look()
         host = next(
             n for n, device in enumerate(self._fabric.devices) if device.adapter is region._hca
         )
