@@ -29,6 +29,8 @@ from .ends import pair
         ("delay_ns", lambda faults: faults.delay((1, 2, 3))),
         ("psn", lambda faults: faults.drop(psn=(1, 2, 3))),
         ("size", lambda faults: faults.drop(size=())),
+        ("size", lambda faults: faults.drop(size=65536)),
+        ("size", lambda faults: faults.drop(size=(65536, 100_000))),
     ],
 )
 def test_words_that_contradict_each_other(

@@ -26,6 +26,7 @@ _OPCODES = {_adapter.opcode_name(code): code for code in range(256)}
 _OPCODES.pop("RESERVED", None)
 # From BTH to ICRC: no datagram that rules are asked about is shorter.
 _SMALLEST = 16
+_LARGEST = 0xFFFF  # Of a datagram; no path MTU comes near it.
 
 
 class Match(TypedDict, total=False):
@@ -185,8 +186,8 @@ def rule_of(match: Match, now_ns: int, link_number: Callable[[Any], int]) -> _ad
         rule.set_destination(destination.raw)
     first_psn, last_psn = span_of("psn", match.get("psn", (0, 0xFFFFFF)), 24)
     least, most = span_of("size", match.get("size", (0, 0xFFFFFFFF)), 32)
-    if least > most or most < _SMALLEST:
-        raise _refuse("size", match.get("size"), "can match no packet: they have 16 bytes or more")
+    if least > most or most < _SMALLEST or least > _LARGEST:
+        raise _refuse("size", match.get("size"), "can match no packet: they have 16 to 65535 bytes")
     from_ns = unsigned("from_ns", match.get("from_ns", 0), 64)
     until_ns = unsigned("until_ns", match.get("until_ns", _NEVER), 64)
     if until_ns <= from_ns or until_ns <= now_ns:
