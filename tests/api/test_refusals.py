@@ -14,7 +14,7 @@ import pytest
 
 import softhca as hca
 from softhca import Access, QPState, QPType, RemoteMemory, VerbsError
-from softhca.testing import Faults, open_simulated
+from softhca.testing import Fabric, Faults, open_simulated
 from softhca.verbs.errors import errno_name
 
 from .hosts import Host
@@ -526,6 +526,19 @@ def test_a_path_to_nowhere_names_no_number_that_nobody_gave(host: Host) -> None:
 def test_an_address_is_text(address: Any) -> None:
     with pytest.raises(TypeError, match="address must be str, not"):
         hca.open(address)
+
+
+@pytest.mark.parametrize("name", [5, b"h", ["h"]])
+def test_a_name_is_text(name: Any) -> None:
+    with Fabric() as fabric:
+        for make in (
+            lambda: hca.open(name=name),
+            lambda: open_simulated("10.0.0.8", name=name),
+            lambda: fabric.host(name),
+        ):
+            with pytest.raises(TypeError, match=f"name must be str, not {type(name).__name__}"):
+                make()
+        assert not fabric.devices
 
 
 def test_an_address_handle_of_another_device(host: Host) -> None:

@@ -13,7 +13,7 @@ from softhca import _adapter
 from softhca.testing.errors import FabricError
 from softhca.testing.links import Link, Switch, shape_of
 from softhca.testing.simulation import simulated_hca
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.congestion import Dcqcn
 from softhca.verbs.device import Device
 from softhca.verbs.errors import VerbsError
@@ -93,6 +93,8 @@ class Network(ABC):
             VerbsError: EADDRINUSE, if another host has the address; EINVAL, once the fabric is
                 closed.
         """
+        if name is not None:
+            instance("name", name, str)
         number = len(self.devices)
         address = gid if gid is not None else self._free_address(number + 1)
         options.setdefault("mtu", self._defaults["mtu"])

@@ -48,6 +48,8 @@ def open_simulated(
     Raises:
         VerbsError: EINVAL, for arguments out of range and limits that there are not.
     """
+    if name is not None:
+        instance("name", name, str)
     hca = simulated_hca(
         gid,
         seed=seed,

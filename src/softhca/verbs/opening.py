@@ -149,6 +149,8 @@ def open(
     if address is not None:
         instance("address", address, str)
         _text("address", address)
+    if name is not None:
+        instance("name", name, str)
     send_faults, receive_faults, fault_seed = (
         faults.rates() if faults is not None else (_NO_FAULTS, _NO_FAULTS, 1)
     )
