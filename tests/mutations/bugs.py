@@ -109,8 +109,8 @@ BUGS = [
     Bug(
         "sequence NAKs spend no retry",
         "transport/completer.cpp",
-        "    qp_.count(&Counters::packet_seq_err);\n    if (may_retry()) {",
-        "    qp_.count(&Counters::packet_seq_err);\n    if (true) {",
+        "    round_trip_.forget();\n    if (may_retry()) {\n      repeat_answered(psn);",
+        "    round_trip_.forget();\n    if (true) {\n      repeat_answered(psn);",
     ),
     Bug(
         "errors of unsignaled requests are kept quiet",
