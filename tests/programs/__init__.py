@@ -1,0 +1,1 @@
+"""Random verbs programs, run the same way over every link and against a model of the verbs."""
