@@ -179,6 +179,12 @@ class Program(Requests):
         if not was_waiting and draw.random() < 0.06:
             self._change_state(draw.choice([a, b]), steps, refused)
             return
+        if draw.random() < 0.05:
+            # Of all that fits, nothing is lost.
+            steps.append(
+                ("resize", draw.randrange(2), draw.randrange(2), draw.randrange(2000, 5000))
+            )
+            refused.append("")
         late = a.type not in (QPType.UC, QPType.UD) and draw.random() < 0.25
         if not late:
             self._receives(b, steps, refused)
@@ -246,6 +252,9 @@ class Program(Requests):
         peer = model.ends[end.peer]
         if end.sends or peer.sends:
             return
+        if end.type is not QPType.XRC_RECV and draw.random() < 0.5:
+            self._pause(end, peer, steps, refused)
+            return
         steps.append(("modify", end.number, int(QPState.ERR)))
         refused.append("")
         model.error(end)
@@ -253,3 +262,29 @@ class Program(Requests):
             wrs = self._sends(end, peer)
             steps.append(("send", end.number, wrs, "list"))
             refused.append("")
+
+    def _pause(self, end: End, peer: End, steps: list[Any], refused: list[str]) -> None:
+        """Posts to a queue pair in SQD, which starts none of it, and takes it out again."""
+        model, draw = self.model, self.draw
+
+        def to(state: QPState) -> None:
+            steps.append(("modify", end.number, int(state)))
+            refused.append("")
+
+        to(QPState.SQD)
+        end.state = QPState.SQD
+        self._receives(peer, steps, refused)
+        self.open = []
+        wrs = self._sends(end, peer)
+        steps.append(("send", end.number, wrs, draw.choice(["list", "single"])))
+        refused.append("")
+        if draw.random() < 0.2:
+            to(QPState.ERR)
+            model.error(end)
+            return
+        to(QPState.RTS)
+        end.state = QPState.RTS
+        model.run(end)
+        self.kept[end.number] = self.open
+        if end.waiting:
+            self._receives(peer, steps, refused, most=8)

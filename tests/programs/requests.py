@@ -13,6 +13,8 @@ from .world import ARENA
 
 SIZES = (0, 1, 8, 100, 255, 256, 257, 511, 1000, 1024, 1025, 3000, 5000)
 REMOTE = Access.REMOTE_READ | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC
+KEY_WORK = ("bind1", "bind2", "inv", "reg")
+HOPEFUL = (QPState.RTS, QPState.SQD)  # What is posted runs, sooner or later.
 FAST_RIGHTS = Access.LOCAL_WRITE | Access.REMOTE_READ | Access.REMOTE_WRITE
 
 
@@ -134,8 +136,10 @@ class Requests:
             self.model.post_send(a, wr)
             if before is QPState.RTS and a.state is QPState.ERR and b.state is QPState.RTS:
                 self.blind = self.blind or wr["op"] in ANSWERED
-            failed = failed or a.state is not before or a.waiting or a.state is not QPState.RTS
-        if wrs and a.state is QPState.RTS and a.type is not QPType.UD:
+            failed = failed or a.state is not before or a.waiting or a.state not in HOPEFUL
+            # In SQD nobody knows yet whether it will fail, and what changes keys does not wait.
+            failed = failed or (a.state is QPState.SQD and wr["op"] not in KEY_WORK)
+        if wrs and a.state in HOPEFUL and a.type is not QPType.UD:
             # Something must say when all of it is done.
             wr = self._plain(a, b, "write")
             wr |= {"sges": [], "inline": None, "signaled": True, "fence": True}
@@ -163,7 +167,7 @@ class Requests:
         op = draw.choice(kinds)
         if a.state is QPState.ERR and op in ("bind1", "bind2", "reg", "inv", "sendinv"):
             return None
-        if op in ("bind1", "bind2", "inv", "reg"):
+        if op in KEY_WORK:
             return self._key_work(a, b, op)
         return self._plain(a, b, op)
 
@@ -195,7 +199,7 @@ class Requests:
 
         lands = op == "read" or (atomic and op != "awrite")
         names = ["all", "loc"] if lands else ["all", "loc", "ro", "rr", "zb"]
-        if lands and a.waiting:
+        if lands and (a.waiting or a.state is QPState.SQD):
             bad = 0.0  # When it would be found out, nobody knows.
         elif lands and draw.random() < 0.02:
             names = ["ro"]
