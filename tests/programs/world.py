@@ -159,6 +159,10 @@ class World:
                     one["ah"] = self.pds[host][0].create_ah(other["qp"].device.gid)
                 continue
             info = other["qp"].info()
+            if self.link == "lossy":
+                # Who waits for a receive makes no progress that would restore the count, and each
+                # try may be lost.
+                attributes = attributes | {"retry_cnt": 7, "min_rnr_timer": 20}
             steps = {
                 QPType.RC: set(attributes),
                 QPType.UC: {"path_mtu", "sq_psn", "rq_psn", "qp_access_flags"},
