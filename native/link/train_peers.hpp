@@ -16,8 +16,11 @@ namespace softhca {
 
 class TrainPeers {
  public:
-  // A datagram has come on `route`. What a peer did last is what counts.
+  // A datagram has come on `route`. What a peer did last is what counts, from one port to the next.
   void heard(const Route& route) {
+    if (route.udp_source_port == last_port_ && route.source == last_) return;
+    last_ = route.source;
+    last_port_ = route.udp_source_port;
     if (!route.source.is_ipv4()) return;
     std::uint32_t& known = place_of(route.source);
     const std::uint32_t address = load_be32(route.source.ipv4());
@@ -46,6 +49,9 @@ class TrainPeers {
   }
 
   std::array<std::uint32_t, 1u << kPlaceBits> peers_{};
+  // Whoever was heard last is heard again, most often.
+  Gid last_;
+  std::uint16_t last_port_ = 0;
 };
 
 }  // namespace softhca

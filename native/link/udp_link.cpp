@@ -211,7 +211,8 @@ std::size_t UdpLink::prepare_run(int fd, std::span<const Datagram> run, bool in_
   std::size_t messages = 0;
   bool has_train = false;
   while (!run.empty()) {
-    const bool may_be_train = in_trains && train_peers_.take(run.front().route.destination);
+    const bool may_be_train =
+        in_trains && run.size() > 1 && train_peers_.take(run.front().route.destination);
     const std::size_t count = may_be_train ? train_length(run) : 1;
     has_train |= count > 1;
     send_batch_->prepare(messages++, run.first(count), local_.interface_index, flow_labels_);

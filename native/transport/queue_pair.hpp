@@ -132,8 +132,11 @@ class QueuePair {
   bool peer_is_adapter = true;
   // A packet has come over the wire. `numbered`: as no ordinary socket sends it.
   void heard(const Route& from, bool numbered) {
-    peer_is_adapter = numbered || is_own_port(from.source, from.udp_source_port);
+    if (from.udp_source_port == heard_port && !numbered) return;
+    heard_port = from.udp_source_port;
+    peer_is_adapter = numbered || is_own_port(from.source, heard_port);
   }
+  std::uint16_t heard_port = 0;
   bool copies_payload = false;  // It leaves with the packet, however long it is.
   Queues queues;
   SendQueue sq;
