@@ -7,30 +7,18 @@ import functools
 from array import array
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import softhca as hca
 from softhca import Access, QPState, QPType, RemoteMemory, VerbsError
-from softhca.testing import Fabric, Faults, open_simulated
-from softhca.verbs.errors import errno_name
+from softhca.testing import Faults, open_simulated
 
 from .hosts import Host
+from .refusing import refused
 
 MAX_64 = (1 << 64) - 1
-
-
-def refused(call: Callable[[], object], argument: str, error: int = errno.EINVAL) -> VerbsError:
-    """Calls, and returns the refusal that names `argument`."""
-    with pytest.raises(VerbsError) as raised:
-        call()
-    assert raised.value.errno == error, raised.value
-    assert raised.value.argument == argument, raised.value
-    assert argument in str(raised.value)
-    assert f"({errno_name(error)})" in str(raised.value)
-    return raised.value
 
 
 @pytest.mark.parametrize("cqe", [0, -1, (1 << 20) + 1, 1 << 40])
@@ -417,18 +405,6 @@ def test_array_of_numbers_is_a_buffer_of_bytes(host: Host) -> None:
         assert len(mr.remote()) == 16
 
 
-def test_open_names_what_is_wrong_with_an_address() -> None:
-    error = refused(lambda: hca.open("no-such-if0"), "address", errno.ENODEV)
-    assert "no-such-if0" in str(error)
-    refused(lambda: hca.open("198.51.100.7"), "address", errno.EADDRNOTAVAIL)
-
-
-def test_open_names_a_capture_that_cannot_be_written(tmp_path: Path) -> None:
-    refused(lambda: hca.open(capture=tmp_path / "no" / "x.pcapng"), "capture", errno.ENOENT)
-    with pytest.raises(TypeError, match=r"faults must be softhca.testing.Faults, not float"):
-        hca.open(faults=0.5)  # type: ignore[arg-type]
-
-
 def test_a_rule_that_ends_with_a_limit_says_how_much_that_is(host: Host) -> None:
     most = host.device.query_device().max_cqe
     error = refused(lambda: host.device.create_cq(most + 1), "cqe")
@@ -439,21 +415,10 @@ def test_a_rule_that_ends_with_a_limit_says_how_much_that_is(host: Host) -> None
     assert error.rule == "is above the queue pair's max_inline_data, which is 8"
 
 
-def test_open_names_a_capture_that_is_no_path() -> None:
-    with pytest.raises(TypeError, match=r"capture must be a str or os.PathLike, not float"):
-        hca.open(capture=0.5)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("buffer", [5, "text", None, [b"x", 5]])
 def test_what_cannot_be_copied_inline_is_named(buffer: object) -> None:
     with pytest.raises(TypeError, match=r"a buffer with inline=True must be .* bytes-like, not "):
         hca.Send(buffer, inline=True)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("text", ["", "lo\0x"])
-def test_open_wants_names_that_are_some(text: str) -> None:
-    refused(lambda: hca.open(text), "address")
-    refused(lambda: hca.open(capture=text), "capture")
 
 
 def test_poll_wants_a_number(host: Host) -> None:
@@ -467,13 +432,6 @@ def test_made_up_entries(host: Host) -> None:
     for field in ("addr", "length", "lkey"):
         made_up = {"addr": 0, "length": 0, "lkey": 0} | {field: -1}
         refused(functools.partial(hca.Send, hca.Sge(**made_up)), field)
-
-
-def test_open_says_who_holds_the_port() -> None:
-    with hca.open() as device:
-        address = str(device.gid.ip)
-        error = refused(lambda: hca.open(address), "address", errno.EADDRINUSE)
-        assert address in str(error)
 
 
 @pytest.mark.parametrize("wrs", [None, 5, "abc", [None], object()])
@@ -520,25 +478,6 @@ def test_a_path_to_nowhere_names_no_number_that_nobody_gave(host: Host) -> None:
         path = hca.AHAttr(dgid=dgid)
         error = refused(lambda path=path: qp.connect(peer.info(), ah_attr=path), "dgid")
         assert str(error).startswith(f"dgid: {rule}")
-
-
-@pytest.mark.parametrize("address", [5, b"lo", ["lo"]])
-def test_an_address_is_text(address: Any) -> None:
-    with pytest.raises(TypeError, match="address must be str, not"):
-        hca.open(address)
-
-
-@pytest.mark.parametrize("name", [5, b"h", ["h"]])
-def test_a_name_is_text(name: Any) -> None:
-    with Fabric() as fabric:
-        for make in (
-            lambda: hca.open(name=name),
-            lambda: open_simulated("10.0.0.8", name=name),
-            lambda: fabric.host(name),
-        ):
-            with pytest.raises(TypeError, match=f"name must be str, not {type(name).__name__}"):
-                make()
-        assert not fabric.devices
 
 
 def test_an_address_handle_of_another_device(host: Host) -> None:
