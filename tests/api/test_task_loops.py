@@ -6,7 +6,7 @@ import asyncio
 import errno
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,6 +18,20 @@ from .hosts import Pair
 from .tasks import Body, outstanding, runner
 
 Run = Callable[[Body], Any]
+
+
+def begun_on_a_closed_loop(work: Callable[[], Awaitable[Any]]) -> asyncio.Task[Any]:
+    """A task that waits for what `work` gives, on a loop that was closed under it."""
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.ensure_future(work())  # type: ignore[assignment]
+        await asyncio.sleep(0)
+        return task
+
+    task = loop.run_until_complete(begin())
+    loop.close()
+    return task
 
 
 def test_thousands_of_awaiters_cost_one_event(
@@ -95,15 +109,7 @@ def test_loops_one_after_another_share_a_queue(real: Pair) -> None:
 
 def test_a_loop_that_was_closed_under_a_task_is_no_obstacle(real: Pair) -> None:
     near, far = real.connected(max_send_wr=8, max_recv_wr=8)
-    loop = asyncio.new_event_loop()
-    tasks = []
-
-    async def begin() -> None:
-        tasks.append(asyncio.ensure_future(near.send()))
-        await asyncio.sleep(0)
-
-    loop.run_until_complete(begin())
-    loop.close()
+    tasks = [begun_on_a_closed_loop(lambda: near.send())]
     far.post_recv([Recv(), Recv()])
 
     async def body() -> None:
@@ -117,15 +123,7 @@ def test_a_loop_that_was_closed_under_a_task_is_no_obstacle(real: Pair) -> None:
 
 def test_a_completion_passes_by_a_task_whose_loop_was_closed(real: Pair) -> None:
     near, far = real.connected(max_send_wr=8, max_recv_wr=8)
-    loop = asyncio.new_event_loop()
-    tasks = []
-
-    async def begin() -> None:
-        tasks.append(asyncio.ensure_future(real.b.cq.next()))
-        await asyncio.sleep(0)
-
-    loop.run_until_complete(begin())
-    loop.close()
+    tasks = [begun_on_a_closed_loop(lambda: real.b.cq.next())]
     far.post_recv(Recv(wr_id=7))
 
     async def body() -> int:
@@ -139,15 +137,7 @@ def test_a_completion_passes_by_a_task_whose_loop_was_closed(real: Pair) -> None
 
 def test_a_task_whose_loop_was_closed_hands_nothing_on_twice(real: Pair) -> None:
     near, far = real.connected(max_send_wr=8, max_recv_wr=8)
-    loop = asyncio.new_event_loop()
-    tasks = []
-
-    async def begin() -> None:
-        tasks.append(asyncio.ensure_future(real.b.cq.next()))
-        await asyncio.sleep(0)
-
-    loop.run_until_complete(begin())
-    loop.close()
+    tasks = [begun_on_a_closed_loop(lambda: real.b.cq.next())]
     far.post_recv([Recv(wr_id=7), Recv(wr_id=8)])
     near.post_send([Send(), Send()])
     # Without an event loop that looks on, so that only the closed one's task waits.

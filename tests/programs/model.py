@@ -110,6 +110,24 @@ class Model:
             places.append((*at, length))
         return places
 
+    def landing(self, end: End, recv: Wr, length: int) -> Any:
+        """Where so many bytes go that a receive takes; None if its memory is refused.
+
+        Nobody knows what is then in the entries that are right.
+        """
+        used, left = [], length
+        for key, offset, room in recv["sges"]:
+            taken = min(left, room)
+            if taken:
+                used.append((key, offset, taken))
+            left -= taken
+        places = self.local(end, used, Access.LOCAL_WRITE)
+        if places is None:
+            for sge in used:
+                if one := self.local(end, [sge], Access.LOCAL_WRITE):
+                    blur(one)
+        return places
+
     # --- posting
 
     def post_recv(self, end: End, wr: Wr) -> None:
@@ -215,17 +233,8 @@ class Model:
             self.complete(peer, "R", recv["id"], "LOC_LEN_ERR")
             self._refuse(peer, None)
             return WcStatus.REM_INV_REQ_ERR
-        used, left = [], len(data)
-        for sge in recv["sges"]:
-            n = min(left, sge[2])
-            if n:
-                used.append((sge[0], sge[1], n))
-            left -= n
-        places = self.local(peer, used, Access.LOCAL_WRITE)
+        places = self.landing(peer, recv, len(data))
         if places is None:
-            for sge in used:
-                if one := self.local(peer, [sge], Access.LOCAL_WRITE):
-                    blur(one)
             self.complete(peer, "R", recv["id"], "LOC_PROT_ERR")
             self._refuse(peer, None)
             return WcStatus.REM_OP_ERR

@@ -74,17 +74,8 @@ def datagram(model: Model, end: End, wr: Wr) -> WcStatus:
     if len(data) + 40 > capacity:
         return WcStatus.SUCCESS
     peer.receives.popleft()
-    used, left = [], len(data) + 40
-    for sge in recv["sges"]:
-        n = min(left, sge[2])
-        if n:
-            used.append((sge[0], sge[1], n))
-        left -= n
-    places = model.local(peer, used, Access.LOCAL_WRITE)
+    places = model.landing(peer, recv, len(data) + 40)
     if places is None:
-        for sge in used:
-            if one := model.local(peer, [sge], Access.LOCAL_WRITE):
-                blur(one)
         model.complete(peer, "R", recv["id"], "LOC_PROT_ERR")
         model.error(peer)
         return WcStatus.SUCCESS
