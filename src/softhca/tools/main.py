@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -40,6 +41,11 @@ class _Parser(argparse.ArgumentParser):
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         print(self.format_help(), end="", file=file)
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        # An error that cannot be written changes no status; argparse up to 3.11.2 lets it.
+        with suppress(OSError):
+            super()._print_message(message, file)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
