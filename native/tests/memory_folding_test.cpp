@@ -60,7 +60,7 @@ TEST("folding copy: who runs into nothing is told how much is missing") {
       mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(all != MAP_FAILED);
   auto* const end = static_cast<std::uint8_t*>(all) + page;
-  munmap(end, page);
+  CHECK_EQ(mprotect(end, page, PROT_NONE), 0);
   std::vector<std::uint8_t> to(8 * kStep);
   for (std::size_t there = 0; there < 4 * kStep; there += 64) {
     FoldLanes lanes;
@@ -70,7 +70,7 @@ TEST("folding copy: who runs into nothing is told how much is missing") {
              (5 - whole) * kStep);
     CHECK_EQ(guarded_copy_folding(to.data(), end - whole * kStep, whole, lanes, *factors()), 0u);
   }
-  munmap(all, page);
+  munmap(all, 2 * page);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace softhca::testing {
 namespace {
 
-// Two pages, behind which nothing is.
+// Two pages, behind which nothing can be reached.
 struct Pages {
   Pages() {
     install_fault_guard();
@@ -21,9 +21,9 @@ struct Pages {
     void* all = mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     at = static_cast<std::uint8_t*>(all);
     end = at + 2 * page;
-    munmap(end, page);
+    CHECK_EQ(mprotect(end, page, PROT_NONE), 0);
   }
-  ~Pages() { munmap(at, 2 * page); }
+  ~Pages() { munmap(at, 3 * page); }
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
 
