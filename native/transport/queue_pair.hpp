@@ -136,6 +136,7 @@ class QueuePair {
     heard_port = from.udp_source_port;
     peer_is_adapter = numbered || is_own_port(from.source, heard_port);
   }
+  bool peer_is_program() const { return heard_port != 0 && !peer_is_adapter; }
   std::uint16_t heard_port = 0;
   bool copies_payload = false;  // It leaves with the packet, however long it is.
   Queues queues;

@@ -11,9 +11,11 @@ namespace {
 
 // Longest message (IBTA Vol 1, 9.4.1).
 constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 31;
-// A READ is asked for in pieces of this size, so that its responses never exceed what the window
-// would allow a WRITE.
-constexpr std::uint32_t kReadChunkPackets = 32;
+// A READ is asked for in pieces of this size, so that what it brings fits into a socket's buffer.
+constexpr std::uint32_t kReadChunkBytes = 128 * 1024;
+constexpr std::uint32_t kReadChunkPackets = 128;
+// By a program that plays a peer it is asked for as a whole, up to here, until something was lost.
+constexpr std::uint32_t kProgramReadPackets = 1024;
 // Of small messages more fit into a socket's buffer, and it takes more to keep both sides busy.
 constexpr std::uint64_t kSmallBytes = 256;
 constexpr std::uint32_t kSmallForOne = 2;
@@ -212,10 +214,19 @@ bool Requester::begin(SendWqe& wqe) {
     wqe.psn_count = static_cast<std::uint32_t>((wqe.length + qp_.mtu() - 1) / qp_.mtu());
   }
   wqe.asked_inside = false;
-  wqe.read_chunk = qp_.local == nullptr
-                       ? kReadChunkPackets
-                       : std::max<std::uint32_t>(kLocalReadChunkBytes / qp_.mtu(), 1);
+  wqe.read_chunk = wqe.is_read() ? read_chunk() : 1;
   return true;
+}
+
+// Packets of a READ that one request asks for.
+std::uint32_t Requester::read_chunk() const {
+  if (qp_.local != nullptr) {
+    return std::max<std::uint32_t>(kLocalReadChunkBytes / qp_.mtu(), 1);
+  }
+  if (qp_.peer_is_program() && !window_.has_lost()) {
+    return kProgramReadPackets;
+  }
+  return std::min(kReadChunkBytes / qp_.mtu(), kReadChunkPackets);
 }
 
 bool Requester::send_at(std::uint64_t index, std::uint32_t packet_number, bool again, Outlet& out,

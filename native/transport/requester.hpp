@@ -101,6 +101,7 @@ class Requester {
   bool may_send_next();
   bool waits_for_reads(const SendWqe& wqe) const;
   bool begin(SendWqe& wqe);
+  std::uint32_t read_chunk() const;
   bool send_at(std::uint64_t index, std::uint32_t packet_number, bool again, Outlet& out,
                std::uint32_t& psns);
   void note_repeat(std::uint64_t index, std::uint32_t packet_number);

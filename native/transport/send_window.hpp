@@ -16,6 +16,7 @@ class SendWindow {
   void reset() { *this = SendWindow(); }
   std::uint32_t packets() const { return packets_; }
   bool smallest() const { return packets_ <= kSmallest; }
+  bool has_lost() const { return threshold_ != kLargest; }
 
   void on_acknowledged(std::uint32_t count) {
     if (packets_ < threshold_) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softhca._adapter import QPState, SendFlags, WcOpcode, WcStatus
+from softhca._adapter import QPState, Route, SendFlags, WcOpcode, WcStatus
 
 from .host import MS, compare_swap, fetch_add, pattern, read, send, write
 from .peer import NAK_SEQUENCE, connect
@@ -49,6 +49,68 @@ def test_9_7_6_a_read_lands(asking, length):
     assert wc.byte_len == length
     assert memory.bytes == bytes(64) + pattern(length) + bytes(8192 - 64 - length)
     assert qp.query().sq_psn == (START + max(1, -(-length // 256))) & 0xFFFFFF
+
+
+def asked(peer):
+    """The READs that the peer is asked for: PSN, address and length."""
+    return [(packet.psn, packet.virtual_address, packet.dma_length) for packet in peer.take()]
+
+
+@pytest.mark.parametrize(("mtu_code", "packets"), [(1, 128), (2, 128), (3, 128), (4, 64), (5, 32)])
+def test_9_7_6_a_long_read_is_asked_for_in_pieces(host, mtu_code, packets):
+    """A socket's buffer holds one, and no more are asked for than agreed on (decision 3)."""
+    qp, peer = connect(host, sq_psn=START, path_mtu=mtu_code, max_rd_atomic=1)
+    mtu = 128 << mtu_code
+    length = packets * mtu
+    memory = host.memory(length + 5)
+    qp.post(read(memory.sge(0, length + 5), at=0x5000))
+    assert asked(peer) == [(START, 0x5000, length)]
+    for number in range(packets):
+        name = "FIRST" if number == 0 else "LAST" if number + 1 == packets else "MIDDLE"
+        peer.response(f"RDMA_READ_RESPONSE_{name}", START + number, bytes(mtu))
+    assert asked(peer) == [(START + packets & 0xFFFFFF, 0x5000 + length, 5)]
+    peer.response("RDMA_READ_RESPONSE_ONLY", START + packets, b"thend")
+    assert peer.host.sends() == [(0, SUCCESS)]
+    assert memory.bytes == bytes(length) + b"thend"
+
+
+def test_9_7_6_a_program_is_asked_for_a_long_read_at_once(asking):
+    """One that does not send from an adapter's ports, once it has been heard."""
+    qp, peer, _ = asking
+    peer.route = Route(peer.route.source, peer.route.destination, udp_source_port=4791)
+    memory = peer.host.memory(1025 * 256)
+    qp.post(send())
+    peer.take()
+    peer.ack(START)
+    qp.post(read(memory.sge(0, 1025 * 256), at=0x5000))
+    assert asked(peer) == [(START + 1, 0x5000, 1024 * 256)]
+    content = pattern(1024 * 256)
+    for number in range(1024):
+        name = "FIRST" if number == 0 else "LAST" if number == 1023 else "MIDDLE"
+        piece = content[number * 256 : (number + 1) * 256]
+        peer.response(f"RDMA_READ_RESPONSE_{name}", START + 1 + number, piece)
+    assert asked(peer) == [((START + 1025) & 0xFFFFFF, 0x5000 + 1024 * 256, 256)]
+    peer.response("RDMA_READ_RESPONSE_ONLY", START + 1025, pattern(256))
+    assert [status for _, status in peer.host.sends()] == [SUCCESS] * 2
+    assert memory.bytes == content + pattern(256)
+
+
+def test_9_7_6_a_program_whose_answers_get_lost_is_asked_for_less(asking):
+    """The rest at once, and pieces from the next READ on."""
+    qp, peer, _ = asking
+    peer.route = Route(peer.route.source, peer.route.destination, udp_source_port=4791)
+    memory = peer.host.memory(200 * 256)
+    qp.post(send())
+    peer.take()
+    peer.ack(START)
+    qp.post(read(memory.sge(0, 200 * 256), at=0x5000))
+    assert asked(peer) == [(START + 1, 0x5000, 200 * 256)]
+    peer.response("RDMA_READ_RESPONSE_FIRST", START + 1, bytes(256))
+    peer.response("RDMA_READ_RESPONSE_MIDDLE", START + 3, bytes(256))
+    assert asked(peer) == [(0, 0x5000 + 256, 199 * 256)]
+    respond(peer, 0, bytes(199 * 256))
+    qp.post(read(memory.sge(0, 200 * 256), at=0x5000))
+    assert asked(peer)[0] == (199, 0x5000, 128 * 256)
 
 
 def test_9_7_6_a_read_scatters_over_its_entries(asking):
