@@ -245,7 +245,8 @@ bool Requester::send_at(std::uint64_t index, std::uint32_t packet_number, bool a
   }
   psns = planned.psns;
   if (again) {
-    qp_.count(&Counters::retransmitted_pkts, psns);
+    // A READ takes the PSNs of its answer, but is one packet.
+    qp_.count(&Counters::retransmitted_pkts, wqe.is_read() ? 1 : psns);
     note_repeat(index, packet_number);
   }
   if (qp_.is_reliable()) {

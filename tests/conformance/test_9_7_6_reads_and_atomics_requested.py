@@ -172,6 +172,7 @@ def test_9_7_6_after_a_lost_response_only_the_rest_of_the_read_is_asked_for(aski
     peer.response("RDMA_READ_RESPONSE_LAST", START + 3, content[768:])
     (again,) = peer.take()
     assert (again.psn, again.virtual_address, again.dma_length) == (0, 0x5000 + 512, 488)
+    assert qp.counters()["retransmitted_pkts"] == 1
     respond(peer, 0, content[512:])
     assert peer.host.sends() == [(0, SUCCESS)]
     assert memory.bytes[:1000] == content
