@@ -26,10 +26,10 @@ constexpr std::uint32_t kDepth = 16;
 template <class Outcome>
 void whether_or_not(const Outcome&) {}
 
-// What a host has that all threads share.
+// What a host has that all threads share. Its memory is written to until both drivers are closed.
 struct StormHost {
-  explicit StormHost(const OpenOptions& options)
-      : host(options), channel(std::make_shared<CompletionChannel>()) {
+  StormHost(const OpenOptions& options, std::vector<std::uint8_t>& memory)
+      : host(options), channel(std::make_shared<CompletionChannel>()), bytes(memory) {
     CHECK_EQ(channel->open(), 0);
     number = host.driver().completion_sinks().add(channel);
     mr = host.reg(bytes);
@@ -51,14 +51,16 @@ struct StormHost {
   DriverHost host;
   std::shared_ptr<CompletionChannel> channel;
   std::uint32_t number = 0;
-  std::vector<std::uint8_t> bytes = std::vector<std::uint8_t>(kBytes);
+  std::vector<std::uint8_t>& bytes;
   MrInfo mr;
   std::uint32_t srq = 0;
 };
 
 class Storm {
  public:
-  explicit Storm(const OpenOptions& options) : hosts_{StormHost(options), StormHost(options)} {
+  explicit Storm(const OpenOptions& options)
+      : memory_{std::vector<std::uint8_t>(kBytes), std::vector<std::uint8_t>(kBytes)},
+        hosts_{StormHost(options, memory_[0]), StormHost(options, memory_[1])} {
     for (auto& pair : pairs_) {
       for (std::size_t i = 0; i < 2; ++i) pair[i] = hosts_[i].create_qp(&pair == &pairs_[0]);
       begin(pair[0], pair[1]);
@@ -185,6 +187,7 @@ class Storm {
     return reinterpret_cast<std::uint64_t>(host.bytes.data());
   }
 
+  std::array<std::vector<std::uint8_t>, 2> memory_;
   std::array<StormHost, 2> hosts_;
   std::array<std::array<std::atomic<std::uint32_t>, 2>, kPairs> pairs_{};
 };
