@@ -6,6 +6,7 @@ made.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -25,6 +26,16 @@ def add_address(address: str) -> None:
         packed = socket.inet_pton(socket.AF_INET6, address)
         index = socket.if_nametoindex(LOOPBACK.decode())
         fcntl.ioctl(ipv6, SIOCSIFADDR, struct.pack("16sIi", packed, 64, index))
+    # The kernel looks for others that have it when it comes to that, even here where none can be.
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as ipv6:
+        while True:
+            try:
+                ipv6.bind((address, 0))
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRNOTAVAIL:
+                    raise
+            os.sched_yield()
 
 
 def main() -> None:
