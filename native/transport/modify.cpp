@@ -145,6 +145,7 @@ void QueuePair::to_reset() {
   }
   set_state(QpState::RESET);
   attr.sq_draining = false;
+  counters = {};  // The adapter's go on.
   // Another peer may come to this number, and must not find the windows of the last one.
   services.memory.release_windows_of(qpn);
 }

@@ -401,6 +401,20 @@ def test_10_3_1_1_after_reset_the_queue_pair_is_as_new_and_keeps_its_number(host
     assert len(peer.take()) > 0
 
 
+def test_10_3_1_1_a_queue_pair_counts_anew_after_reset_and_the_device_goes_on(host):
+    qp, peer = connect(host)
+    qp.post(send())
+    peer.take()
+    peer.ack(PSN)
+    assert (qp.counters()["sent_pkts"], qp.counters()["rcvd_pkts"]) == (1, 1)
+    qp.modify(qp_state=S.RESET)
+    assert set(qp.counters().values()) == {0}
+    to_state(qp, S.RTS, sq_psn=PSN)
+    qp.post(send())
+    assert len(peer.take()) == qp.counters()["sent_pkts"] == 1
+    assert host.hca.counters()["sent_pkts"] == 2
+
+
 def test_10_3_1_1_resources_of_reads_and_atomics_are_forgotten_by_reset(host):
     qp, peer = connect(host, rq_psn=5)
     memory = host.memory(64)
