@@ -321,3 +321,19 @@ def test_9_7_6_no_more_than_max_rd_atomic_are_repeated_at_once(asking):
     peer.take()
     peer.host.advance(200 * MS)
     assert peer.requests() == [("RDMA_READ_REQUEST", START), ("RDMA_READ_REQUEST", START + 1)]
+
+
+@pytest.mark.parametrize("answered", [0, 1, 5])
+def test_9_7_6_a_read_that_is_asked_for_again_counts_as_one_packet(asking, host, answered):
+    qp, peer, memory = asking
+    content = pattern(2048)
+    qp.post(read(memory.sge(0, 2048)))
+    peer.take()
+    respond(peer, START, content, last=answered - 1)
+    deadline = host.hca.next_deadline_ns
+    assert deadline is not None
+    host.advance(deadline - host.now_ns)
+    (again,) = peer.take()
+    assert again.psn == (START + answered) & 0xFFFFFF
+    counted = qp.counters()
+    assert (counted["sent_pkts"], counted["retransmitted_pkts"]) == (2, 1)
