@@ -85,7 +85,7 @@ def _wait(argument: str, queue: CallbackCQ, marker: _Marker) -> None:
         if queue._polls_itself():
             marker.reached.wait()
         elif not queue._process_once():
-            marker.reached.wait(_LOOK_AGAIN_S)
+            _let_others_go_on(queue, marker)
     if marker.is_gone:
         rule = "was reset, destroyed or closed with its device while it was drained"
         raise VerbsError(errno.ECANCELED, "qp", None, rule)
@@ -105,6 +105,21 @@ def _finish_rq(qp: QP, queue: CallbackCQ) -> None:
     marker = _Marker()
     qp.post_recv(Recv(cqe=marker))
     _wait("recv_cq", queue, marker)
+
+
+def _let_others_go_on(queue: CallbackCQ, marker: _Marker) -> None:
+    """Waits for whoever has the queue, and has it run a callback now."""
+    world = queue.device._world
+    if world is None:
+        marker.reached.wait(_LOOK_AGAIN_S)
+        return
+    # Programs of a fabric go one at a time: he goes on when this one waits in the fabric's time.
+    busy = queue._is_processed()
+
+    def goes_on() -> bool | None:
+        return True if marker.reached.is_set() or (busy and not queue._is_processed()) else None
+
+    world.wait(goes_on, None, f"callbacks of {queue!r}")
 
 
 def drain_sq(qp: QP) -> None:

@@ -9,8 +9,12 @@ import errno
 import os
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from softhca.verbs.errors import VerbsError
+
+if TYPE_CHECKING:
+    from softhca.verbs.world import World
 
 # How long destroying an object waits for other threads to acknowledge its events.
 LONGEST_WAIT_S = 5.0
@@ -65,7 +69,7 @@ class Acknowledgement:
             self._outstanding -= count
             _changed.notify_all()
 
-    def wait_until_none(self, kind: str) -> None:
+    def wait_until_none(self, kind: str, world: World | None = None) -> None:
         """Waits until every event that was taken is acknowledged.
 
         libibverbs waits for ever. This gives up at once where no other Python thread lives that
@@ -73,10 +77,14 @@ class Acknowledgement:
 
         Args:
             kind: What the events are of, for the message.
+            world: Of a simulated device: the fabric it is in, in whose time the seconds pass.
 
         Raises:
             VerbsError: EBUSY, if it gave up.
         """
+        if world is not None and self._outstanding:
+            self._wait_in(world, kind)
+            return
         deadline = time.monotonic() + LONGEST_WAIT_S
         with _changed:
             while self._outstanding:
@@ -84,6 +92,16 @@ class Acknowledgement:
                 if threading.active_count() == 1 or left_s <= 0:
                     raise VerbsError(errno.EBUSY, kind, None, self._rule())
                 _changed.wait(min(left_s, _LOOK_AGAIN_S))
+
+    def _wait_in(self, world: World, kind: str) -> None:
+        def none_is_left() -> bool | None:
+            return True if self._outstanding == 0 else None
+
+        # Programs of a fabric go one at a time: who waits otherwise waits for one that cannot go.
+        try:
+            world.wait(none_is_left, LONGEST_WAIT_S, f"events of {kind} to be acknowledged")
+        except TimeoutError:
+            raise VerbsError(errno.EBUSY, kind, None, self._rule()) from None
 
     def _rule(self) -> str:
         count = self._outstanding

@@ -269,6 +269,10 @@ class CallbackCQ(CQ):
             return self._crew.run_one()
         return bool(self._try_process(_UNBOUNDED))
 
+    def _is_processed(self) -> bool:
+        """True while somebody is in `process_direct`."""
+        return self._processing.locked()
+
     def _has_overflowed(self) -> bool:
         return self._hca.cq_overflowed(self._handle)
 

@@ -85,8 +85,8 @@ class CQ(VerbsObject):
         return self._handle
 
     def _await_acknowledgement(self) -> None:
-        self._async_acks.wait_until_none(self.kind)
-        self._completion_acks.wait_until_none(self.kind)
+        self._async_acks.wait_until_none(self.kind, self.device._world)
+        self._completion_acks.wait_until_none(self.kind, self.device._world)
 
     def _destroy(self) -> None:
         self._hca.destroy_cq(self._handle)

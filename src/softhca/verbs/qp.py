@@ -126,7 +126,7 @@ class QP(AwaitedWork, VerbsObject):
         device._qps[self._qpn] = self
 
     def _await_acknowledgement(self) -> None:
-        self._async_acks.wait_until_none(self.kind)
+        self._async_acks.wait_until_none(self.kind, self.device._world)
 
     def _destroy(self) -> None:
         self._vanished = self._hca.destroy_qp(self._qpn)

@@ -62,7 +62,7 @@ class SRQ(VerbsObject):
         pd.device._srqs[self.handle] = self
 
     def _await_acknowledgement(self) -> None:
-        self._async_acks.wait_until_none(self.kind)
+        self._async_acks.wait_until_none(self.kind, self.device._world)
 
     def _destroy(self) -> None:
         self._vanished = self._hca.destroy_srq(self.handle)
