@@ -58,6 +58,7 @@ def test_every_call_is_refused_in_the_child(pair: Pair) -> None:
             lambda: device.counters,
             lambda: device.create_cq(4),
             device.poll_async_event,
+            device.async_event_fileno,
             pair.a.cq.poll,
             lambda: pair.a.pd.reg_mr(bytearray(4)),
             lambda: near.post_send(hca.Send(pair.a.mr[:4])),

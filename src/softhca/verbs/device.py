@@ -468,7 +468,12 @@ class Device(VerbsObject):
         """A descriptor that is readable while an asynchronous event waits, for select and epoll.
 
         It is readable for good once the device is closed, for as long as somebody waits there.
+
+        Raises:
+            VerbsError: EINVAL, if the device is closed; EIO, in a child of fork(), which shares the
+                parent's.
         """
+        self._demand_ours()
         return self._hca.async_event_fd
 
     def __repr__(self) -> str:
