@@ -121,6 +121,8 @@ bool Driver::may_skip_wire() {
 bool Driver::settle_locally() {
   Adapter& adapter = guarded_->adapter;
   const bool more = adapter.exchange(kAskClock);
+  // Who destroys an object takes its events along.
+  if (async_bell_.rings()) async_bell_.set(adapter.has_event());
   return more || adapter.wants_driver() ||
          adapter.next_deadline_ns() < armed_ns_.load(std::memory_order_relaxed);
 }

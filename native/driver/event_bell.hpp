@@ -11,6 +11,7 @@ class EventBell {
   // Makes the descriptor; returns errno.
   int open();
   int fd() const { return readable_.get(); }
+  bool rings() const { return rings_; }
   // Costs a system call only when the answer changes.
   void set(bool events_wait);
   // Readable from now on: wakes whoever waits for events that will not come.

@@ -64,6 +64,19 @@ def test_the_descriptor_is_readable_while_an_event_waits() -> None:
         assert (event.event_type, event.element) == (EventType.QP_ACCESS_ERR, far)
 
 
+def test_the_descriptor_is_not_readable_any_more_when_the_object_takes_its_events_along() -> None:
+    with hca.open() as device:
+        pair = Pair(Host(device), Host(device), None)
+        near, far = pair.connected()
+        poller = select.poll()
+        poller.register(device.async_event_fileno(), select.POLLIN)
+        near.post_send(hca.Write(pair.a.mr[:8], remote=hca.RemoteMemory(0, 1, 8)))
+        assert poller.poll(1000 * PATIENCE_S)
+        far.close()
+        assert poller.poll(0) == []
+        assert device.poll_async_event() is None
+
+
 def test_waiting_for_an_armed_completion_queue() -> None:
     with hca.open() as a, hca.open() as b:
         pair = Pair(Host(a), Host(b), None)
