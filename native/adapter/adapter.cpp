@@ -25,14 +25,24 @@ Adapter::~Adapter() = default;
 
 void Adapter::State::deliver(QueuePair& qp, const Packet& packet, const Route& route,
                              std::size_t bytes, ReceiveReport& report) {
+  const bool may_fill = !packet.info->has(kResponse);
   report.qpn = qp.qpn;
-  report.has_wr = qp.responder.current_receive(report.wr_id);
+  report.has_wr = may_fill && qp.responder.current_receive(report.wr_id);
   qp.heard(route, report.numbered);
   qp.receive(packet, route, bytes, report.verdict);
   if (!report.has_wr) {
-    report.has_wr = qp.responder.current_receive(report.wr_id);
+    report.has_wr = may_fill && qp.responder.current_receive(report.wr_id);
   }
   timers.update(qp);
+}
+
+bool Adapter::answered_request(ByteView datagram, std::uint64_t& wr_id) const {
+  Packet packet;
+  if (decode_packet(datagram, packet) != DecodeStatus::OK || !packet.info->has(kResponse)) {
+    return false;
+  }
+  const QueuePair* qp = state_->qps.find(packet.bth.destination_qpn);
+  return qp != nullptr && qp->requester.answered_request(packet.bth.psn, wr_id);
 }
 
 ReceiveReport Adapter::receive(const Route& route, ByteView datagram, std::uint64_t now_ns,

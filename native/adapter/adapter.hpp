@@ -141,6 +141,9 @@ class Adapter {
 
   // --- packets and time
   // -------------------------------------------------------------------------------------------
+  // The work request of ours that a response is about, for captures; asked before receive(), which
+  // may complete it. False: it is no response, or about nothing that is under way.
+  bool answered_request(ByteView datagram, std::uint64_t& wr_id) const;
   // Changes next_packet, next_deadline_ns, poll_cq and next_event.
   // `more`: the next call will be this one again, and until the last of them `datagram` stays.
   ReceiveReport receive(const Route& route, ByteView datagram, std::uint64_t now_ns,

@@ -140,7 +140,13 @@ void Engine::deliver(Adapter& adapter, Incoming& incoming, std::uint64_t now_ns)
   for (std::size_t i = 0; i < incoming.count; ++i) {
     const Datagram& datagram = incoming.datagrams[i];
     const bool more = i + 1 < incoming.count;
+    std::uint64_t answered = 0;
+    const bool answers = capture_.is_open() && adapter.answered_request(datagram.bytes, answered);
     incoming.reports[i] = adapter.receive(datagram.route, datagram.bytes, now_ns, more);
+    if (answers) {
+      incoming.reports[i].has_wr = true;
+      incoming.reports[i].wr_id = answered;
+    }
     if (incoming.reports[i].numbered) wire_->numbers_packets(datagram.route.source);
   }
 }

@@ -30,6 +30,20 @@ bool Requester::under_way(std::uint32_t psn) const {
   return psn_distance(unacked_psn_, psn) >= 0 && psn_distance(psn, highest_psn_) > 0;
 }
 
+bool Requester::answered_request(std::uint32_t psn, std::uint64_t& wr_id) const {
+  if (!under_way(psn)) return false;
+  for (std::uint64_t index = qp_.sq.oldest(); index != qp_.sq.tail(); ++index) {
+    const SendWqe& wqe = qp_.sq.at(index);
+    if (!wqe.started) break;
+    const std::int32_t number = psn_distance(wqe.first_psn, psn);
+    if (number >= 0 && number < static_cast<std::int32_t>(wqe.psn_count) && !wqe.is_local()) {
+      wr_id = wqe.wr_id;
+      return true;
+    }
+  }
+  return false;
+}
+
 // Perhaps nothing was lost, and the probe came too early.
 void Requester::on_answered_again() {
   if (!round_trip_.is_doubtful()) return;

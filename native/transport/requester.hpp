@@ -41,6 +41,8 @@ class Requester {
 
   // An ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE or READ response (the completer; completer.cpp).
   void on_response(const Packet& packet);
+  // For captures: wr_id of the request that a response of this PSN is about, if one is under way.
+  bool answered_request(std::uint32_t psn, std::uint64_t& wr_id) const;
 
   // Short messages (short_message.cpp). Whether the request posted last is one that may leave at
   // once; and its packet, with the payload in memory of the user's, or copied to `room`. False: it
