@@ -115,6 +115,18 @@ bool CompletionWork::wait_for_others(std::uint32_t cq, std::chrono::milliseconds
   return gone;
 }
 
+bool CompletionWork::begin_wait(std::uint32_t cq) {
+  const std::lock_guard lock(mutex_);
+  return is_with_others(cq) && wait_graph().waits({this, cq});
+}
+
+bool CompletionWork::is_given_back(std::uint32_t cq) {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::none_of(active_, [&](const Active& active) { return active.cq == cq; });
+}
+
+void CompletionWork::end_wait(std::uint32_t cq) { wait_graph().waits_no_more({this, cq}); }
+
 bool CompletionWork::would_wait_for_caller(std::uint32_t cq) {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(active_, [&](const Active& active) {

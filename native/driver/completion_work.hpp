@@ -37,6 +37,11 @@ class CompletionWork final : public CompletionSink {
   // not wait for threads that wait here themselves for the caller: two callbacks that free each
   // other's queues both go on. False if it takes longer than `longest`.
   bool wait_for_others(std::uint32_t cq, std::chrono::milliseconds longest);
+  // The same for who lets the others go on meanwhile himself. True: the caller waits until
+  // `is_given_back`, which any thread may ask, and then says so.
+  bool begin_wait(std::uint32_t cq);
+  bool is_given_back(std::uint32_t cq);
+  void end_wait(std::uint32_t cq);
   // True if the queue cannot go on while the calling thread is where it is: in a callback of it, or
   // in one of another queue for which there is the same thread only.
   bool would_wait_for_caller(std::uint32_t cq);

@@ -140,3 +140,50 @@ def test_draining_waits_for_a_callback_that_another_program_runs(fabric: Fabric)
         return fabric.now_ns
 
     assert fabric.run(drains_first, drains_second) == [5 * MS, 5 * MS]
+
+
+def test_freeing_waits_for_a_callback_that_another_program_runs(fabric: Fabric) -> None:
+    cq = fabric.host().alloc_cq(16, poll_context=hca.PollContext.WORKQUEUE)
+    qp = in_error(fabric, cq)
+    slow = hca.Cqe(lambda _cq, _wc: fabric.sleep(5e-3))
+
+    def drains() -> int | None:
+        qp.post_recv(hca.Recv(cqe=slow))
+        try:
+            hca.drain_qp(qp)
+        except hca.VerbsError as error:
+            return error.errno
+        return None
+
+    def frees() -> int:
+        fabric.sleep(1e-3)
+        qp.close()
+        cq.free()
+        return fabric.now_ns
+
+    assert fabric.run(drains, frees) == [errno.ECANCELED, 5 * MS]
+
+
+def test_callbacks_of_two_programs_that_free_each_others_queues_both_go_on(fabric: Fabric) -> None:
+    device = fabric.host()
+    # Of two vectors, so that either queue has a crew of its own.
+    cqs = [
+        device.alloc_cq(16, comp_vector=vector, poll_context=hca.PollContext.WORKQUEUE)
+        for vector in range(2)
+    ]
+    waits = [in_error(fabric, cq) for cq in cqs]
+    freed: list[int] = []
+
+    def frees_the_other(this: int) -> None:
+        fabric.sleep(1e-3)  # Until both callbacks run.
+        waits[1 - this].close()
+        cqs[1 - this].free()
+        freed.append(this)
+
+    def program(this: int) -> None:
+        waits[this].post_recv(hca.Recv(cqe=hca.Cqe(lambda _cq, _wc: frees_the_other(this))))
+        with pytest.raises(hca.VerbsError, match="destroyed"):
+            hca.drain_qp(waits[this])
+
+    fabric.run(lambda: program(0), lambda: program(1))
+    assert sorted(freed) == [0, 1]

@@ -10,11 +10,14 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from softhca import _adapter
 from softhca.completion.poll_context import BUDGETS, MAX_THREADS, PollContext
 from softhca.verbs.errors import VerbsError
+
+if TYPE_CHECKING:
+    from softhca.verbs.world import World
 
 # How long closing a device waits for callbacks that are running.
 LONGEST_WAIT_S = 2.0
@@ -39,8 +42,10 @@ class Crew:
         name: str,
         queue_of: Callable[[int], Any],
         wc_class: type[_adapter.Completion],
+        world: World | None,
     ) -> None:
         self._hca = hca
+        self._world = world
         self._budget = BUDGETS[context]
         self._name = name
         self._queue_of = queue_of
@@ -76,7 +81,19 @@ class Crew:
 
     def wait_for_others(self, cq: int) -> None:
         """Waits until no other thread runs a callback of a queue that was removed."""
-        self._work.wait_for_others(cq)
+        if self._world is None:
+            self._work.wait_for_others(cq)
+            return
+
+        def is_given_back() -> bool | None:
+            return self._work.is_given_back(cq) or None
+
+        # Programs of a fabric go one at a time: who has it goes on while this one waits there.
+        if self._work.begin_wait(cq):
+            try:
+                self._world.wait(is_given_back, None, f"callbacks of CQ {cq}")
+            finally:
+                self._work.end_wait(cq)
 
     def would_wait_for_caller(self, cq: int) -> bool:
         """True if the queue goes on only when the calling thread returns from a callback."""
@@ -146,8 +163,19 @@ class Crews:
         name: str,
         queue_of: Callable[[int], Any],
         wc_class: type[_adapter.Completion],
+        world: World | None = None,
     ) -> None:
+        """Makes no crew yet.
+
+        Args:
+            hca: The adapter.
+            name: What names of threads begin with.
+            queue_of: Finds a queue by its handle.
+            wc_class: What completions are made of.
+            world: Of a simulated device: the fabric it is in.
+        """
         self._hca = hca
+        self._world = world
         self._name = name
         self._queue_of = queue_of
         self._wc_class = wc_class
@@ -163,7 +191,7 @@ class Crews:
             crew = self._crews.get((context, vector))
             if crew is None:
                 name = f"{self._name}-{context.name.lower()}-{vector}"
-                crew = Crew(self._hca, context, name, self._queue_of, self._wc_class)
+                crew = Crew(self._hca, context, name, self._queue_of, self._wc_class, self._world)
                 self._crews[context, vector] = crew
             return crew
 

@@ -322,7 +322,7 @@ class Device(VerbsObject):
         return made_once(
             self,
             "_callback_crews",
-            lambda: Crews(self._hca, self.name, self._cqs.get, WC),
+            lambda: Crews(self._hca, self.name, self._cqs.get, WC, self._world),
             Crews.stop,
         )
 
