@@ -363,7 +363,6 @@ Responder::Step Responder::send_rnr_nak(const Packet&) {
     drop_message(WcStatus::REM_ABORT_ERR, {});
     return Step::STOP;
   }
-  qp_.count(&Counters::send_rnr_err);
   nak_outstanding_ = true;
   push_nak(expected_psn_, kSyndromeRnrNak | (qp_.attr.min_rnr_timer & 0x1f));
   return Step::STOP;

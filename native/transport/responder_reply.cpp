@@ -7,6 +7,7 @@
 #include "transport/responder.hpp"
 #include "transport/summed_payload.hpp"
 #include "wire/psn.hpp"
+#include "wire/syndrome.hpp"
 
 namespace softhca {
 
@@ -232,6 +233,9 @@ bool Responder::send_acknowledge(Outlet& out) {
   const Reply reply = replies_.front();
   replies_.pop_front();
   acknowledged_psn_ = reply.psn;
+  if (syndrome_kind(reply.syndrome) == SyndromeKind::RNR_NAK) {
+    qp_.count(&Counters::send_rnr_err);
+  }
   Packet packet = qp_.header(Operation::ACKNOWLEDGE, reply.psn);
   packet.aeth = {reply.syndrome, reply.msn};
   send_bare(packet, out);

@@ -371,6 +371,16 @@ def test_9_7_5_2_8_without_a_receive_the_responder_sends_its_own_timer_code(host
     assert qp.counters()["out_of_buffer"] == 1
 
 
+def test_9_7_5_2_8_a_request_that_comes_twice_before_its_answer_left_gets_one(host):
+    qp, peer = connect(host)
+    peer.request("SEND_ONLY", b"too early", psn=0x100)
+    peer.request("SEND_ONLY", b"too early", psn=0x100)
+    answers = peer.answers()
+    assert answers == [(0x100, rnr(12))]
+    assert qp.counters()["send_rnr_err"] == len(answers)
+    assert qp.counters()["out_of_buffer"] == 2
+
+
 def test_9_7_5_2_8_min_rnr_timer_may_change_while_running(host):
     qp, peer = connect(host, min_rnr_timer=21)
     qp.modify(min_rnr_timer=3)
