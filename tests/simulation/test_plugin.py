@@ -49,9 +49,18 @@ def test_leaks_beside(rdma_fabric):
     pair = Pair(rdma_fabric)
     test_leaks_beside.kept = pair.a.pd.reg_mr(bytearray(8))
 
+def test_forgets(rdma_device):
+    pd = rdma_device.alloc_pd()
+    cq = rdma_device.create_cq(8)
+    cq.close()
+
 @pytest.mark.rdma(leaks=False)
 def test_may_leak(rdma_device):
     test_may_leak.kept = rdma_device.alloc_pd()
+
+@pytest.mark.rdma(leaks=False)
+def test_may_leak_and_forget(rdma_device):
+    pd = rdma_device.alloc_pd()
 
 def test_sometimes(rdma_fabric):
     from softhca.testing import Pair
@@ -90,7 +99,7 @@ def run(folder: Path, *words: str) -> str:
 
 def test_fixtures_and_marks(tmp_path: Path) -> None:
     printed = run(tmp_path, "-k", "pair or loss or device or may_leak")
-    assert "6 passed" in printed, printed
+    assert "7 passed" in printed, printed
 
 
 def test_a_failure_tells_its_seed_and_trace(tmp_path: Path) -> None:
@@ -117,6 +126,11 @@ def test_leaks_are_named(tmp_path: Path) -> None:
     printed = run(tmp_path, "-k", "test_leaks")
     assert re.search(r"left open: <PD 1> of h1", printed), printed
     assert re.search(r"again: pytest 'test_user.py::test_leaks' --rdma-seed=\d+\n", printed)
+
+
+def test_what_only_a_local_variable_had_is_a_leak_too(tmp_path: Path) -> None:
+    printed = run(tmp_path, "-k", "test_forgets")
+    assert re.search(r"left open: <PD 1> of h1$", printed, re.M), printed
 
 
 @pytest.mark.parametrize("more", ["before", "behind"])

@@ -26,6 +26,8 @@ _VECTORS = 4
 # Where buffers of the first host begin for its peers; the next host's begin so much later.
 _ADDRESSES_PER_HOST = 1 << 40
 _PAGE = 4096
+# Objects that are named, of all that were left to the garbage collector.
+_MOST_FORSAKEN = 100
 
 
 class _World:
@@ -42,6 +44,10 @@ class _World:
     def passes_in(self, loop: object) -> bool:
         return loop in self._fabric.loops
 
+    def left_open(self, told: str) -> None:
+        if len(self._fabric.forsaken) < _MOST_FORSAKEN:
+            self._fabric.forsaken.append(told)
+
     def address_for(self, address: int, length: int) -> int:
         # What alignment within a word decides must be as it is in memory.
         first = self._next_address + address % 8
@@ -57,6 +63,7 @@ class Network(ABC):
         devices: The devices of the hosts, in order.
         switches: In order.
         links: In order.
+        forsaken: What programs forgot without closing it, and the garbage collector closed.
     """
 
     def __init__(self, native: _adapter.Fabric, seed: int, link: dict[str, Any]) -> None:
@@ -66,6 +73,7 @@ class Network(ABC):
         self.devices: list[Device] = []
         self.switches: list[Switch] = []
         self.links: list[Link] = []
+        self.forsaken: list[str] = []
         self._checked_links = 0
         # Event loops that let its time pass: asyncio's, and tokens of trio's.
         self.loops: set[object] = set()

@@ -127,7 +127,7 @@ class Pair:
 
 
 def open_objects(fabric: Fabric) -> list[str]:
-    """Names what programs left open on the devices of a fabric.
+    """Names what programs left open on the devices of a fabric, be it forgotten by now or not.
 
     What a `Pair`, or an `End` that the fabric keeps, made for itself is the fabric's to close.
 
@@ -136,7 +136,7 @@ def open_objects(fabric: Fabric) -> list[str]:
     """
     makers = [kept for kept in fabric._kept if isinstance(kept, Pair | End)]
     known = {id(one) for maker in makers for one in maker.objects}
-    found: list[str] = []
+    found: list[str] = list(dict.fromkeys(fabric.forsaken))
 
     def look(parent: VerbsObject, device: Device) -> None:
         for child in parent._live_children():

@@ -104,6 +104,10 @@ class Device(VerbsObject):
         _open_devices.add(self)
         at_end_of_worker(_close_all)
 
+    def _tell_left_open(self, told: str) -> None:
+        if self._world is not None:
+            self._world.left_open(f"{told} of {self.name}")
+
     def _destroy(self) -> None:
         for cq in self._cq_pool.take_all():
             cq._leave_pool()

@@ -77,6 +77,11 @@ class VerbsObject:
         """True if the library closes the object, and not the program."""
         return False
 
+    def _tell_left_open(self, told: str) -> None:
+        """Tells the device of an object under it that the program forgot without closing it."""
+        for parent in self._parents[:1]:
+            parent._tell_left_open(told)
+
     def _aftermath(self) -> None:
         """What is left to do once the object is destroyed, and no lock is held."""
 
@@ -194,7 +199,9 @@ class VerbsObject:
         if getattr(self, "_closed", True) or self._inherited() or self._is_owned:
             return
         try:
-            _warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+            told = repr(self)
+            self._tell_left_open(told)
+            _warn(f"unclosed {told}", ResourceWarning, stacklevel=2, source=self)
         finally:  # Warnings may be errors.
             with suppress(OSError):  # The device was closed first.
                 self._let_go()

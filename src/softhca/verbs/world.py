@@ -33,6 +33,14 @@ class World(Protocol):
         """True if time passes while an event loop sleeps: of asyncio itself, of trio its token."""
         ...
 
+    def left_open(self, told: str) -> None:
+        """Hears of an object that the garbage collector had to close.
+
+        Args:
+            told: What names it, with its device.
+        """
+        ...
+
     def address_for(self, address: int, length: int) -> int:
         """What keys call the first byte of a buffer: the same on every run."""
         ...
