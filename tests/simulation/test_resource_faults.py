@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+import mmap
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -78,6 +82,76 @@ def test_every_way_to_post_and_to_poll_is_refused() -> None:
             for poll in (a.cq.poll, a.cq.poll_one, lambda: a.cq.poll_into(bytearray(72))):
                 with pytest.raises(hca.VerbsError, match="refused by a fault"):
                     poll()
+
+
+def test_a_refused_post_names_its_work_request() -> None:
+    with Fabric() as fabric:
+        a, _ = pair(fabric)
+        sends = [hca.Send(a.mr[:1], wr_id=n) for n in (1, 2)]
+        receives = [hca.Recv(a.mr[:1], wr_id=n) for n in (1, 2)]
+        srq = a.pd.create_srq(max_wr=4)
+        posts: list[tuple[str, Callable[[Any], object], Any, Any]] = [
+            ("post_send", a.qp.post_send, sends, sends[0]),
+            ("post_send", a.qp.post_send, sends[1], sends[1]),
+            ("post_send", a.qp.post_send_many, sends[0], 0),
+            ("post_recv", a.qp.post_recv, receives, receives[0]),
+            ("post_recv", a.qp.post_recv_many, receives[0], 0),
+            ("post_srq_recv", srq.post_recv, receives, receives[0]),
+        ]
+        for verb, post, wrs, bad in posts:
+            with (
+                fabric.faults.refuse(verb, host=a.device),
+                pytest.raises(hca.VerbsError, match="refused by a fault") as refused,
+            ):
+                post(wrs)
+            assert refused.value.bad_wr is bad
+
+
+@pytest.mark.parametrize("verb", ["reg_mr", "reg_dm_mr", "map_mr_sg"])
+def test_every_way_to_register_is_refused(verb: str) -> None:
+    with Fabric() as fabric, fabric.host() as device, device.alloc_pd() as pd:
+        dm, fast = device.alloc_dm(8), pd.alloc_mr(hca.MrType.SG_GAPS, 1)
+        ways: dict[str, list[Callable[[], object]]] = {
+            "reg_mr": [lambda: pd.reg_mr(bytearray(8)), lambda: pd.alloc_mr_buffer(8)],
+            "reg_dm_mr": [lambda: pd.reg_dm_mr(dm)],
+            "map_mr_sg": [lambda: fast.map_mr_sg([bytearray(8)])],
+        }
+        with suppress(hca.VerbsError):  # Where the system cannot tell of memory that goes.
+            channel = device.create_invalidation_channel()
+            memory = mmap.mmap(-1, 4096)
+            ways["reg_mr"].append(lambda: pd.reg_mr(memory, invalidation=channel))
+        with fabric.faults.refuse(verb, nth=None) as refusal:
+            for way in ways[verb]:
+                with pytest.raises(hca.VerbsError, match="refused by a fault"):
+                    way()
+            assert refusal.struck == len(ways[verb])
+
+
+def test_verbs_of_everything_else_are_refused_once() -> None:
+    with Fabric() as fabric, fabric.host() as device, device.alloc_pd() as pd:
+        cq = device.create_cq(8)
+        qp = pd.create_qp(hca.QPType.UD, send_cq=cq, recv_cq=cq)
+        ah, srq = pd.create_ah("10.0.0.9"), pd.create_srq(max_wr=4)
+        dm, xrcd = device.alloc_dm(8), device.alloc_xrcd()
+        calls: dict[str, Callable[[], object]] = {
+            "modify_cq": lambda: cq.modify(cq_count=2, cq_period=1),
+            "attach_mcast": lambda: qp.attach_mcast("239.1.2.3"),
+            "detach_mcast": lambda: qp.detach_mcast("239.1.2.3"),
+            "query_ah": ah.query,
+            "destroy_ah": ah.close,
+            "query_srq": srq.query,
+            "destroy_srq": srq.close,
+            "memcpy_to_dm": lambda: dm.memcpy_to(0, b"x"),
+            "memcpy_from_dm": lambda: dm.memcpy_from(0, 1),
+            "free_dm": dm.close,
+            "dealloc_xrcd": xrcd.close,
+        }
+        for verb, call in calls.items():
+            fabric.faults.refuse(verb, errno.ENXIO)
+            with pytest.raises(hca.VerbsError) as refused:
+                call()
+            assert (refused.value.errno, refused.value.argument) == (errno.ENXIO, verb)
+            call()
 
 
 def test_refusals_that_can_strike_nothing() -> None:

@@ -26,10 +26,10 @@ VERBS: dict[str, tuple[str, ...]] = {
     for name in (
         "alloc_pd",
         "dealloc_pd",
-        "reg_mr",
         "dereg_mr",
         "rereg_mr",
         "alloc_mr",
+        "map_mr_sg",
         "alloc_mw",
         "dealloc_mw",
         "bind_mw",
@@ -37,16 +37,29 @@ VERBS: dict[str, tuple[str, ...]] = {
         "destroy_cq",
         "resize_cq",
         "create_ah",
+        "query_ah",
+        "destroy_ah",
         "create_srq",
         "modify_srq",
+        "query_srq",
+        "destroy_srq",
         "create_qp",
         "modify_qp",
         "query_qp",
         "destroy_qp",
+        "attach_mcast",
+        "detach_mcast",
         "alloc_xrcd",
+        "dealloc_xrcd",
         "alloc_dm",
+        "free_dm",
+        "memcpy_to_dm",
+        "memcpy_from_dm",
+        "reg_dm_mr",
     )
 } | {
+    "reg_mr": ("reg_mr", "reg_watched_mr"),
+    "modify_cq": ("moderate_cq",),
     "post_send": ("post_send", "post_send_many"),
     "post_recv": ("post_recv", "post_recv_many"),
     "post_srq_recv": ("post_srq_recv", "post_srq_recv_many"),
@@ -54,6 +67,16 @@ VERBS: dict[str, tuple[str, ...]] = {
     "req_notify": ("req_notify_cq",),
     "create_comp_channel": ("create_channel",),
 }
+
+
+def _first_wr(native: str, arguments: tuple[Any, ...]) -> Any:
+    """What a refused call names as the work request that was refused; None if it posts none."""
+    if not native.startswith("post_"):
+        return None
+    if native.endswith("_many"):
+        return 0
+    wrs = arguments[1]
+    return next(iter(wrs), None) if isinstance(wrs, list | tuple) else wrs
 
 
 class Refusal:
@@ -95,7 +118,11 @@ class Refusal:
                 told = f"fault: {self.verb} call {self.calls} refused with {name}"
                 fabric._native.note(fabric.host_number(device) + 1, told)
                 raise VerbsError(
-                    self._errno, self.verb, None, f"refused by a fault, call {self.calls}"
+                    self._errno,
+                    self.verb,
+                    None,
+                    f"refused by a fault, call {self.calls}",
+                    bad_wr=_first_wr(native, arguments),
                 )
             return behind(*arguments, **options)
 
