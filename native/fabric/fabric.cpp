@@ -35,7 +35,6 @@ std::uint32_t Fabric::add_host(FabricPort port) {
   Host host;
   host.node = topology_.add_node();
   const auto number = static_cast<std::uint32_t>(hosts_.size());
-  for (const Gid& gid : port.adapter->config().gids) host_of_gid_[key_of(gid)] = number;
   host.activity = port.adapter->activity();
   if (trace_.on()) {
     host.recorder = std::make_unique<Recorder>(trace_, *clock_, number + 1, delivering_);
@@ -45,6 +44,7 @@ std::uint32_t Fabric::add_host(FabricPort port) {
   hosts_.push_back(std::move(host));
   host_of_node_.resize(topology_.node_count(), Topology::kNone);
   host_of_node_[hosts_.back().node] = number;
+  follow_addresses(number);
   return number;
 }
 
@@ -62,6 +62,16 @@ std::uint32_t Fabric::connect(std::uint32_t a, std::uint32_t b, const LinkShape&
 void Fabric::set_link_up(std::uint32_t link, bool up) {
   topology_.links[link].up = up;
   topology_.forget_ways();
+}
+
+void Fabric::follow_addresses(std::uint32_t number) {
+  Host& host = hosts_[number];
+  const std::vector<Gid>& gids = host.port.adapter->config().gids;
+  if (gids == host.gids) return;
+  host.gids = gids;
+  for (const Gid& gid : gids) {
+    if (!gid.is_zero()) host_of_gid_[key_of(gid)] = number;
+  }
 }
 
 std::uint32_t Fabric::host_of(const Gid& gid) const {
@@ -88,7 +98,10 @@ void Fabric::touch_hosts() {
     Host& host = hosts_[i];
     if (!std::exchange(*host.port.touched, false)) continue;
     // What a program did itself is no news to it.
-    if (!*host.port.closed) host.activity = host.port.adapter->activity();
+    if (!*host.port.closed) {
+      host.activity = host.port.adapter->activity();
+      follow_addresses(i);
+    }
     pump(i);
   }
 }

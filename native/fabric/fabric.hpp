@@ -120,6 +120,7 @@ class Fabric {
   struct Host {
     FabricPort port;
     std::unique_ptr<Recorder> recorder;
+    std::vector<Gid> gids;  // As they were when it was last touched.
     std::uint32_t node = 0;
     std::uint64_t activity = 0;
     std::uint64_t free_at_ns = 0;  // Its last packet has left by then.
@@ -163,6 +164,9 @@ class Fabric {
   void launch(std::uint32_t node, const Route& route, ByteView datagram, std::uint64_t delay_ns);
   void spread(std::uint32_t host, std::uint32_t flight);
   std::uint64_t in_order(const Flight& packet, std::uint64_t arrives_ns);
+  // Packets to an address that the host has taken reach it from then on. Those to one that it has
+  // given up still do, until another host takes that.
+  void follow_addresses(std::uint32_t host);
   std::uint32_t host_of(const Gid& gid) const;
   std::uint32_t implied_lane(std::uint32_t from, std::uint32_t to);
 

@@ -13,7 +13,7 @@ import pytest
 import softhca as hca
 from softhca.testing import Fabric
 
-from .ends import pair
+from .ends import connected, pair
 
 
 def setup(device: hca.Device) -> str:
@@ -208,6 +208,35 @@ def test_a_gid_that_changes() -> None:
         fabric.faults.gid_change(device, "10.7.7.7")
         with device.get_async_event() as event:
             assert event.event_type is hca.EventType.GID_CHANGE
+
+
+def test_after_a_change_of_gid_a_host_is_reached_at_the_new_one() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.faults.gid_change(b.device, "10.7.7.7", at_ns=500)
+        with b.device.get_async_event() as event:
+            assert event.event_type is hca.EventType.GID_CHANGE
+        # What is connected stays so.
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        assert a.next().ok
+        near, far = connected(fabric, a.device, b.device, timeout=8, retry_cnt=2)
+        assert str(far.qp.info().gid) == str(hca.GID("10.7.7.7"))
+        for one, other in ((near, far), (far, near)):
+            wr = hca.Write(one.mr[:5], remote=other.mr.remote(), signaled=True)
+            one.qp.post_send(wr)
+            assert one.next().ok
+
+
+def test_another_host_takes_an_address_over() -> None:
+    with Fabric() as fabric:
+        client, first, second = fabric.hosts(3)
+        address = first.gid
+        fabric.faults.gid_change(first, None)
+        fabric.faults.gid_change(second, address)
+        near, far = connected(fabric, client, second, timeout=8, retry_cnt=2)
+        assert far.qp.info().gid == address
+        near.qp.post_send(hca.Write(near.mr[:5], remote=far.mr.remote(), signaled=True))
+        assert near.next().ok
 
 
 def test_a_completion_queue_that_overflows() -> None:

@@ -230,7 +230,18 @@ class ResourceFaults:
     def gid_change(
         self, host: Device, gid: GIDLike | None, index: int = 0, *, at_ns: int | None = None
     ) -> None:
-        """Replaces an entry of a host's GID table."""
+        """Replaces an entry of a host's GID table.
+
+        Packets to the new address reach the host. Connections that exist keep the old one, by which
+        it is still reached, until another host takes that. New ones need the new address, which
+        `qp.info()` tells.
+
+        Args:
+            host: Its device.
+            gid: The new GID or address; None for none.
+            index: Of the entry.
+            at_ns: When.
+        """
         self._at(host, at_ns, "GID change", lambda: set_gid(host, gid, index))
 
     def device_fatal(self, host: Device, *, at_ns: int | None = None) -> None:

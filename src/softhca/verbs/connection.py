@@ -9,6 +9,7 @@ from softhca.verbs.attributes import AHAttr
 from softhca.verbs.checks import instance
 from softhca.verbs.enums import Access, Mtu, QPState, QPType
 from softhca.verbs.errors import VerbsError
+from softhca.verbs.gid import GID
 from softhca.verbs.qp_info import QPInfo
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 # Any value that both sides know; most significant bit clear, since those with it are privileged.
 DEFAULT_QKEY = 0x11111111
+
+_NO_GID = GID(bytes(16))
 
 _ALL_REMOTE = Access.REMOTE_READ | Access.REMOTE_WRITE | Access.REMOTE_ATOMIC | Access.FLUSH_GLOBAL
 _INIT = ("pkey_index", "port_num", "qp_access_flags")
@@ -44,8 +47,9 @@ _PEER = {
 def info_of(qp: QP, srqn: int) -> QPInfo:
     """What a peer needs to connect to `qp`."""
     device = qp.device
+    gid = device.query_gid()
     return QPInfo(
-        gid=device.gid,
+        gid=gid if gid != _NO_GID else device.gid,  # It may come back.
         qpn=qp.qpn,
         psn=qp.psn,
         mtu=device.active_mtu,

@@ -161,7 +161,10 @@ class Device(VerbsObject):
 
     @property
     def gid(self) -> GID:
-        """The address that the device was opened with: entry 0 of its GID table."""
+        """The address that the device was opened with: entry 0 of its GID table then.
+
+        `query_gid()` says what it is now.
+        """
         return self._gid
 
     @property
