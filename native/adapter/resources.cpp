@@ -266,6 +266,11 @@ Status Adapter::post_srq_recv(std::uint32_t handle, std::span<const RecvWr* cons
     }
     srq->ring.push(wr->wr_id, wr->sges, cqes.empty() ? 0 : cqes[posted]);
     ++posted;
+    if (state_->observer != nullptr) {
+      std::uint64_t length = 0;
+      for (const Sge& sge : wr->sges) length += sge.length;
+      state_->observer->posted_shared_receive(handle, wr->wr_id, length);
+    }
   }
   return Status::success();
 }

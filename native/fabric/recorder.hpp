@@ -17,6 +17,7 @@ inline constexpr std::uint32_t kDestroyed = 255;
 // Of a posted work request: a receive; else its opcode.
 inline constexpr std::uint32_t kReceiveRequest = 256;
 inline constexpr std::uint32_t kSignaledRequest = 512;
+inline constexpr std::uint32_t kSharedRequest = 1024;  // To a shared receive queue: no queue pair.
 
 class Recorder final : public Observer {
  public:
@@ -31,6 +32,10 @@ class Recorder final : public Observer {
   }
   void posted_receive(std::uint32_t qpn, std::uint64_t wr_id, std::uint64_t length) override {
     add(RecordKind::POST, qpn, wr_id, kReceiveRequest, length);
+  }
+  void posted_shared_receive(std::uint32_t srq, std::uint64_t wr_id,
+                             std::uint64_t length) override {
+    add(RecordKind::POST, srq, wr_id, kReceiveRequest | kSharedRequest, length);
   }
   void completed(std::uint32_t qpn, std::uint64_t wr_id, WcStatus status, std::uint32_t byte_len,
                  bool is_receive) override {

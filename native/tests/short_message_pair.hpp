@@ -32,6 +32,7 @@ class Nobody final : public Observer {
  public:
   void posted_send(std::uint32_t, std::uint64_t, WrOpcode, std::uint64_t, bool) override {}
   void posted_receive(std::uint32_t, std::uint64_t, std::uint64_t) override {}
+  void posted_shared_receive(std::uint32_t, std::uint64_t, std::uint64_t) override {}
   void completed(std::uint32_t, std::uint64_t, WcStatus, std::uint32_t, bool) override {}
   void created(std::uint32_t, QpType, std::uint32_t, std::uint32_t, std::uint32_t,
                std::uint32_t) override {}

@@ -27,6 +27,9 @@ class Observer {
   virtual void posted_send(std::uint32_t qpn, std::uint64_t wr_id, WrOpcode opcode,
                            std::uint64_t length, bool signaled) = 0;
   virtual void posted_receive(std::uint32_t qpn, std::uint64_t wr_id, std::uint64_t length) = 0;
+  // The same to a shared receive queue, by its handle.
+  virtual void posted_shared_receive(std::uint32_t srq, std::uint64_t wr_id,
+                                     std::uint64_t length) = 0;
   virtual void completed(std::uint32_t qpn, std::uint64_t wr_id, WcStatus status,
                          std::uint32_t byte_len, bool is_receive) = 0;
   // A queue pair was made, with room for so many work requests. `receive_pd` is that of its shared

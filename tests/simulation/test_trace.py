@@ -251,3 +251,38 @@ def test_a_region_of_another_fabric_is_refused() -> None:
         with pytest.raises(hca.VerbsError) as raised:
             other.trace.who_wrote(far.mr, -1)
         assert raised.value.argument == "offset"
+
+
+def test_posts_to_a_shared_receive_queue_are_told() -> None:
+    with Fabric() as fabric:
+        _, b = pair(fabric)
+        srq = b.pd.create_srq(max_wr=2)
+        with pytest.raises(hca.VerbsError, match="full"):
+            srq.post_recv([hca.Recv(b.mr[:100], wr_id=n) for n in (5, 6, 7)])
+        told = [r for r in fabric.trace if r.what is What.POST]
+        assert [(r.host, r.a, r.number) for r in told] == [(1, 5, 100), (1, 6, 100)]
+        assert f"post_srq_recv wr 0x5 of 100 bytes srq {srq.handle}" in fabric.trace.text()
+
+
+def test_events_name_what_they_are_of() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric, timeout=8, retry_cnt=1)
+        fabric.faults.port_down(b.device)
+        fabric.faults.cq_overflow(a.cq)
+        told = fabric.trace.text()
+        assert "event PORT_ERR port 1\n" in told
+        assert f"event CQ_ERR cq {a.cq.handle}\n" in told
+        assert f"event QP_FATAL qp {a.qp.qpn:#x}\n" in told
+
+
+def test_each_kind_of_work_request_has_its_name() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        word = b.mr.remote()[:8]
+        for wr, name in (
+            (hca.AtomicWrite(a.mr[:8], remote=word, signaled=True), "ATOMIC_WRITE"),
+            (hca.Flush(remote=word, signaled=True), "FLUSH"),
+        ):
+            a.qp.post_send(wr)
+            a.next()
+            assert f"post_send {name} wr" in fabric.trace.text()

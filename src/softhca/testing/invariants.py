@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from softhca import _adapter
 from softhca.testing.balance import Owed, imbalances
 from softhca.testing.errors import FabricError
-from softhca.testing.record import DESTROYED, RECEIVE, SIGNALED, Record, What
+from softhca.testing.record import DESTROYED, RECEIVE, SHARED, SIGNALED, Record, What
 from softhca.testing.record_text import record_text
 from softhca.testing.rights import Rights, operation_of
 from softhca.verbs.device import Device
@@ -201,7 +201,7 @@ class Invariants:
     # --- work requests
 
     def _posted(self, record: Record) -> None:
-        if self._gone(record):
+        if record.b & SHARED or self._gone(record):
             return
         side = self._side(record)
         if record.b & RECEIVE:

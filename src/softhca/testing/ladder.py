@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from softhca.testing.record import Record, What
-from softhca.testing.record_text import packet_text, record_text
+from softhca.testing.record_text import packet_text, record_text, whose
 from softhca.verbs.gid import GID
 
 # Room for most packets: opcode, PSN, payload.
@@ -66,8 +66,7 @@ def _text_lines(
         elif r.what in _TOLD:
             shown += 1
             place = " " * _COLUMN * (r.host or 0)
-            qp = f" qp {r.qpn:#x}" if r.qpn else ""
-            yield f"{r.at_ns:>12}  {place}. {record_text(r)}{qp}"
+            yield f"{r.at_ns:>12}  {place}. {record_text(r)}{whose(r)}"
 
 
 def _packet_line(

@@ -10,6 +10,8 @@ from softhca import _adapter
 # Bits of `b` of a posted work request and of a completion.
 RECEIVE = 256
 SIGNALED = 512
+# Besides, of a receive that was posted to a shared queue: `qpn` is that queue's handle.
+SHARED = 1024
 # `b` of the state of a queue pair that was destroyed.
 DESTROYED = 255
 
@@ -39,7 +41,7 @@ class Record:
         at_ns: When, in virtual time.
         what: Kind of record.
         host: Number of the host, from 0; None if it was on the way.
-        qpn: Queue pair there; 0 for none.
+        qpn: Queue pair there; 0 for none. Of a post to a shared receive queue, that.
         packet: Number of the packet, the same when it is sent, struck by a fault and delivered, and
             in what its delivery causes; 0 for none.
         a: wr_id, or the address of a write or key; what a state was before, and rights above it.

@@ -7,21 +7,17 @@ from enum import IntEnum
 
 from softhca import _adapter
 from softhca._adapter import Access
-from softhca.testing.record import RECEIVE, SIGNALED, Record, What
-from softhca.verbs.enums import EventType, QPState, QPType, WcStatus
+from softhca.testing.record import RECEIVE, SHARED, SIGNALED, Record, What
+from softhca.verbs.enums import EventType, QPState, QPType, WcStatus, WrOpcode
 
-# ibv_wr_opcode, by value.
-_OPCODES = {
-    0: "RDMA_WRITE",
-    1: "RDMA_WRITE_WITH_IMM",
-    2: "SEND",
-    3: "SEND_WITH_IMM",
-    4: "RDMA_READ",
-    5: "ATOMIC_CMP_AND_SWP",
-    6: "ATOMIC_FETCH_AND_ADD",
-    7: "LOCAL_INV",
-    8: "BIND_MW",
-    9: "SEND_WITH_INV",
+# What an event is of, unless it is of a queue pair.
+_ELEMENTS = {
+    EventType.CQ_ERR: "cq",
+    EventType.SRQ_ERR: "srq",
+    EventType.SRQ_LIMIT_REACHED: "srq",
+    EventType.PORT_ACTIVE: "port",
+    EventType.PORT_ERR: "port",
+    EventType.GID_CHANGE: "port",
 }
 
 
@@ -74,10 +70,12 @@ def record_text(record: Record) -> str:
         case What.FAULT:
             return f"fault: {record.text}"
         case What.POST:
+            if record.b & SHARED:
+                return f"post_srq_recv wr {record.a:#x} of {record.number} bytes"
             if record.b & RECEIVE:
                 return f"post_recv wr {record.a:#x} of {record.number} bytes"
             signaled = "" if record.b & SIGNALED else ", unsignaled"
-            opcode = _OPCODES.get(record.b & 255, str(record.b & 255))
+            opcode = _name(WrOpcode, record.b & 255)
             return f"post_send {opcode} wr {record.a:#x} of {record.number} bytes{signaled}"
         case What.COMPLETION:
             side = "receive" if record.b & RECEIVE else "send"
@@ -98,6 +96,18 @@ def record_text(record: Record) -> str:
             return _key_text(record)
         case What.NOTE:
             return record.text
+
+
+def whose(record: Record) -> str:
+    """What of its host a record is about, such as " qp 0x1a"; nothing if it is the host itself."""
+    kind = "qp"
+    if record.what is What.POST and record.b & SHARED:
+        kind = "srq"
+    elif record.what is What.EVENT:
+        kind = _ELEMENTS.get(EventType(record.b), "qp")
+    if not record.qpn:
+        return ""
+    return f" qp {record.qpn:#x}" if kind == "qp" else f" {kind} {record.qpn}"
 
 
 def _key_text(record: Record) -> str:
