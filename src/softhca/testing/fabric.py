@@ -71,6 +71,7 @@ class Fabric(VirtualTime):
         self.faults: FabricFaults = FabricFaults(self)
         self._kept: list[Any] = []
         self._closed = False
+        self._keeps_trace = kept > 0
         self._checked_records = 0
         self._invariants = Invariants()
 
@@ -83,7 +84,12 @@ class Fabric(VirtualTime):
         Args:
             poison: Fill buffers that a READ or a receive is to fill when it is posted, so that a
                 program which reads too early does not see what it hoped for.
+
+        Raises:
+            VerbsError: EINVAL, if the fabric keeps no trace, which tells what has completed.
         """
+        if not self._keeps_trace:
+            raise VerbsError(errno.EINVAL, "trace", False, "must be kept to watch memory")
         self._watch = MemoryWatch(self, poison)
         return self._watch
 

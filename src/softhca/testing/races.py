@@ -11,89 +11,45 @@ from __future__ import annotations
 import errno
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from softhca.testing.errors import FabricError
-from softhca.testing.record import DESTROYED, RECEIVE, SIGNALED, Record, What
-from softhca.testing.regions import Regions, bytes_of, is_mapped
+from softhca.testing.posted import (
+    LANDINGS,
+    REMOTE,
+    REMOTE_WRITES,
+    SOURCES,
+    Buffer,
+    Place,
+    Posted,
+    SharedReceives,
+    region_of,
+    requests_of,
+)
+from softhca.testing.record import DESTROYED, RECEIVE, SHARED, SIGNALED, Record, What
+from softhca.testing.regions import Regions, bytes_of
+from softhca.testing.rights import operation_of
 from softhca.verbs.device import Device
 from softhca.verbs.enums import QPState, SendFlags, WrOpcode
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.mr import MR, Sge
-from softhca.verbs.wr import Recv, SendRequest
+from softhca.verbs.wr_memory import BindMw
 
 if TYPE_CHECKING:
     from softhca.testing.virtual_time import VirtualTime
 
-Place = tuple[int, int]  # Host and queue pair.
-
-_SOURCES = frozenset(
-    {
-        WrOpcode.SEND,
-        WrOpcode.SEND_WITH_IMM,
-        WrOpcode.SEND_WITH_INV,
-        WrOpcode.RDMA_WRITE,
-        WrOpcode.RDMA_WRITE_WITH_IMM,
-    }
-)
-_LANDINGS = frozenset(
-    {WrOpcode.RDMA_READ, WrOpcode.ATOMIC_CMP_AND_SWP, WrOpcode.ATOMIC_FETCH_AND_ADD}
-)
-_REMOTE_WRITES = frozenset(
-    {
-        WrOpcode.RDMA_WRITE,
-        WrOpcode.RDMA_WRITE_WITH_IMM,
-        WrOpcode.ATOMIC_CMP_AND_SWP,
-        WrOpcode.ATOMIC_FETCH_AND_ADD,
-    }
-)
+# Operations whose packets change memory of the peer: WRITEs and ATOMIC WRITE.
+_WRITES = {*range(0x06, 0x0C), 0x1D}
+# Bits of `flags` of `rereg_mr` with which a region gets other keys: its memory or domain changes.
+_MOVES = 1 | 2
 # What a buffer holds that a READ or receive is still to fill, if that is asked for.
 POISON = 0xDB
 
 
 class RaceError(FabricError):
     """Bytes were touched while a work request might still touch them."""
-
-
-def _requests(wrs: Any, wr_ids: Any = None) -> list[Any]:
-    """The work requests of a call of `post_send`, or of `post_send_many`.
-
-    Raises:
-        VerbsError: EOPNOTSUPP, if they are records, which do not tell their memory from another's.
-    """
-    if isinstance(wrs, list | tuple):
-        return list(wrs)
-    if not isinstance(wrs, SendRequest | Recv):
-        rule = "is an array of records: who watches memory must see work requests"
-        raise VerbsError(errno.EOPNOTSUPP, "wrs", None, rule)
-    return [wrs] * (len(wr_ids) if hasattr(wr_ids, "__len__") else 1)
-
-
-@dataclass
-class _Buffer:
-    """A buffer of a work request, and what it must hold until that is done."""
-
-    view: memoryview
-    part: Any
-    expected: bytearray
-    lands: bool  # What comes goes there; else what leaves is there.
-
-
-@dataclass
-class _Posted:
-    wr: Any
-    at_ns: int
-    signaled: bool
-    buffers: list[_Buffer] = field(default_factory=list)
-    # Of what it does at the peer: host, key, first address and end.
-    remote: tuple[int, int, int, int] | None = None
-
-
-def _region_of(part: Any) -> MR | None:
-    return part if isinstance(part, MR) else part.mr if isinstance(part, Sge) else None
 
 
 class MemoryWatch:
@@ -107,11 +63,13 @@ class MemoryWatch:
         self.races: list[str] = []
         self._fabric: VirtualTime = weakref.proxy(fabric)
         self._poison = poison
-        self._sends: dict[Place, deque[_Posted]] = {}
-        self._receives: dict[Place, deque[_Posted]] = {}
+        self._sends: dict[Place, deque[Posted]] = {}
+        self._receives: dict[Place, deque[Posted]] = {}
+        self._shared = SharedReceives()
         self._regions: list[Regions] = []
         self._seen = len(fabric.trace)
-        self._writes: list[tuple[Record, Place, int]] = []
+        # WRITEs under way: where they wrote, by which queue pair, and for which work request.
+        self._writes: list[tuple[Record, tuple[int, int, int], Place, int]] = []
         self._senders: dict[int, tuple[Place, int]] = {}
         self._open_wrs: dict[Place, deque[tuple[int, bool, int]]] = {}
         self._numbers = 0
@@ -132,44 +90,91 @@ class MemoryWatch:
 
     def _watch(self, host: int, device: Device) -> None:
         hca: Any = device.adapter
-        post_send, post_recv, dereg_mr = hca.post_send, hca.post_recv, hca.dereg_mr
-        post_send_many, post_recv_many = hca.post_send_many, hca.post_recv_many
+        regions = self._regions[host]
+        verbs = ("dereg_mr", "rereg_mr", "bind_mw", "destroy_srq")
+        dereg_mr, rereg_mr, bind_mw, destroy_srq = (getattr(hca, verb) for verb in verbs)
 
-        def sending(qpn: int, wrs: Any, *wr_ids: Any) -> None:
-            self.look()
-            before = len(self._fabric.trace)
-            listed = _requests(wrs, *wr_ids)
-            try:
-                (post_send_many if wr_ids else post_send)(qpn, wrs, *wr_ids)
-            except Exception:  # Those before the one that is refused are posted.
-                listed = listed[: self._posted_since(before, host, qpn)]
-                raise
-            finally:
-                for wr in listed:
+        def sending(post: Callable[..., None]) -> Callable[..., None]:
+            def called(qpn: int, wrs: Any, *wr_ids: Any) -> None:
+                self.look()
+                for wr in self._post(post, host, qpn, 0, wrs, *wr_ids):
                     self._note_send(host, qpn, wr)
 
-        def receiving(qpn: int, wrs: Any, *wr_ids: Any) -> None:
-            listed = _requests(wrs, *wr_ids)
-            if self._poison:
-                for wr in listed:
-                    self._spoil(wr)
-            (post_recv_many if wr_ids else post_recv)(qpn, wrs, *wr_ids)
-            for wr in listed:
-                posted = _Posted(wr, self._fabric.now_ns, True, self._buffers(wr, True))
-                self._receives.setdefault((host, qpn), deque()).append(posted)
+            return called
+
+        def receiving(post: Callable[..., None], shared: int) -> Callable[..., None]:
+            def called(queue: int, wrs: Any, *wr_ids: Any) -> None:
+                if self._poison:
+                    for wr in requests_of(wrs, *wr_ids):
+                        self._spoil(wr)
+                for wr in self._post(post, host, queue, RECEIVE | shared, wrs, *wr_ids):
+                    posted = Posted(wr, self._fabric.now_ns, self._buffers(host, wr, True))
+                    if shared:
+                        self._shared.add((host, queue), posted)
+                    else:
+                        self._receives.setdefault((host, queue), deque()).append(posted)
+
+            return called
 
         def deregistering(handle: int) -> None:
             with suppress(ReferenceError):  # The fabric is gone, and nobody looks any more.
                 self.look()
-                self._gone(host, handle)
             dereg_mr(handle)
+            with suppress(ReferenceError):
+                self._gone(host, handle, regions.key_of(handle), "deregistered")
+            regions.gone(handle)
 
-        hca.post_send, hca.post_recv, hca.dereg_mr = sending, receiving, deregistering
-        hca.post_send_many, hca.post_recv_many = sending, receiving
+        def moving(handle: int, flags: int, *to: Any) -> Any:
+            self.look()
+            key = regions.key_of(handle)
+            info = rereg_mr(handle, flags, *to)
+            if flags & _MOVES:
+                self._gone(host, handle, key, "registered anew")
+            return info
 
-    def _posted_since(self, first: int, host: int, qpn: int) -> int:
+        def binding(qpn: int, mw: int, bind: tuple[int, int, int, int], *how: int) -> int:
+            key: int = bind_mw(qpn, mw, bind, *how)
+            self._sends.setdefault((host, qpn), deque()).append(Posted(None, self._fabric.now_ns))
+            of, address, length, _ = bind
+            regions.lend(key, address, length, of, address)
+            return key
+
+        def destroying(srq: int) -> Any:
+            callbacks = destroy_srq(srq)
+            self._shared.destroyed((host, srq))
+            return callbacks
+
+        for verb in ("post_send", "post_send_many"):
+            setattr(hca, verb, sending(getattr(hca, verb)))
+        for verb in ("post_recv", "post_recv_many"):
+            setattr(hca, verb, receiving(getattr(hca, verb), 0))
+        for verb in ("post_srq_recv", "post_srq_recv_many"):
+            setattr(hca, verb, receiving(getattr(hca, verb), SHARED))
+        for verb, watched in zip(verbs, (deregistering, moving, binding, destroying), strict=True):
+            setattr(hca, verb, watched)
+
+    def _post(
+        self,
+        post: Callable[..., None],
+        host: int,
+        queue: int,
+        kind: int,
+        wrs: Any,
+        *wr_ids: Any,
+    ) -> Iterator[Any]:
+        """Posts, and gives the work requests that were; raises what the adapter refuses then."""
+        before = len(self._fabric.trace)
+        listed = requests_of(wrs, *wr_ids)
+        try:
+            post(queue, wrs, *wr_ids)
+        except Exception:  # Those before the one that is refused are posted.
+            yield from listed[: self._posted_since(before, host, queue, kind)]
+            raise
+        yield from listed
+
+    def _posted_since(self, first: int, host: int, queue: int, kind: int) -> int:
         return sum(
-            r.what is What.POST and (r.host, r.qpn) == (host, qpn) and not r.b & RECEIVE
+            r.what is What.POST and (r.host, r.qpn, r.b & (RECEIVE | SHARED)) == (host, queue, kind)
             for r in self._fabric.trace.since(first)
         )
 
@@ -179,52 +184,68 @@ class MemoryWatch:
             if view is not None and not view.readonly:
                 view[:] = bytes([POISON]) * len(view)
 
-    def _buffers(self, wr: Any, lands: bool) -> list[_Buffer]:
+    def _buffers(self, host: int, wr: Any, lands: bool) -> list[Buffer]:
         views = [(part, bytes_of(part)) for part in wr._kept]
+        place_of = self._regions[host].place_of_part
         return [
-            _Buffer(view, part, bytearray(view), lands) for part, view in views if view is not None
+            Buffer(view, part, bytearray(view), lands, place_of(part))
+            for part, view in views
+            if view is not None
         ]
 
     def _note_send(self, host: int, qpn: int, wr: Any) -> None:
-        signaled = bool(wr.send_flags & SendFlags.SIGNALED)
-        posted = _Posted(wr, self._fabric.now_ns, signaled)
-        if self._poison and wr.opcode in _LANDINGS:
+        posted = Posted(wr, self._fabric.now_ns)
+        lands = wr.opcode in LANDINGS
+        if self._poison and lands:
             self._spoil(wr)
-        lands = wr.opcode in _LANDINGS
-        if lands or (wr.opcode in _SOURCES and not wr.send_flags & SendFlags.INLINE):
-            posted.buffers = self._buffers(wr, lands)
-        if wr.rkey:
-            size = 8 if "ATOMIC" in WrOpcode(wr.opcode).name else wr.byte_count
-            posted.remote = self._remote(host, qpn, wr, size)
+        if lands or (wr.opcode in SOURCES and not wr.send_flags & SendFlags.INLINE):
+            posted.buffers = self._buffers(host, wr, lands)
+        if wr.opcode in REMOTE:
+            self._note_remote(host, qpn, wr, posted)
+        elif isinstance(wr, BindMw) and (bind := wr.bind).mr is not None:
+            far = wr.remote
+            regions = self._regions[host]
+            of = regions.key_of(bind.mr.handle)
+            regions.lend(far.rkey, far.addr, far.length, of, bind.addr)
         self._sends.setdefault((host, qpn), deque()).append(posted)
 
-    def _remote(self, host: int, qpn: int, wr: Any, size: int) -> tuple[int, int, int, int] | None:
-        peer = self._fabric.devices[host].adapter.query_qp(qpn)[0].ah_attr.dgid
+    def _note_remote(self, host: int, qpn: int, wr: Any, posted: Posted) -> None:
+        hca = self._fabric.devices[host].adapter
+        # Not by way of a fault, which counts calls of programs.
+        peer = type(hca).query_qp(hca, qpn)[0].ah_attr.dgid
+        size = 8 if "ATOMIC" in WrOpcode(wr.opcode).name else wr.byte_count
         for number, device in enumerate(self._fabric.devices):
-            if device.gid.raw == peer:
-                return number, wr.rkey, wr.remote_address, wr.remote_address + size
-        return None
+            if device.closed or peer not in (device.gid.raw, *device.adapter.gids):
+                continue
+            posted.remote = number, wr.rkey
+            begin = self._regions[number].place_of(wr.rkey, wr.remote_address)
+            if begin is not None and wr.opcode in REMOTE_WRITES:
+                posted.span = begin, begin + size
+            return
 
     # --- looking
 
-    def _all(self) -> Iterator[tuple[Place, _Posted]]:
+    def _all(self) -> Iterator[tuple[str, int, Posted]]:
+        """All that is under way: which queue it was posted to, the host, and what."""
         for queues in (self._sends, self._receives):
-            for place, queue in queues.items():
+            for (host, qpn), queue in queues.items():
                 for posted in queue:
-                    yield place, posted
+                    yield f"qp {qpn:#x}", host, posted
+        for (host, srq), posted in self._shared.all():
+            yield f"srq {srq}", host, posted
 
-    def _told(self, place: Place, posted: _Posted) -> str:
-        name = self._fabric.name_of(place[0])
-        return f"{posted.wr!r}, posted at {posted.at_ns} ns by {name}, qp {place[1]:#x}"
+    def _told(self, queue: str, host: int, posted: Posted) -> str:
+        name = self._fabric.name_of(host)
+        return f"{posted.wr!r}, posted at {posted.at_ns} ns by {name}, {queue}"
 
     def look(self) -> None:
         """Compares; the fabric calls it before time passes."""
         self._follow()
-        for place, posted in self._all():
-            for buffer in posted.buffers:
-                if not _still(buffer) and self._has_changed(place, posted, buffer):
-                    posted.buffers = []
-                    break
+        for queue, host, posted in self._all():
+            changed = next((buffer for buffer in posted.buffers if buffer.has_changed), None)
+            if changed is not None:
+                self._tell_of_change(self._told(queue, host, posted), changed)
+                posted.buffers = []
         for host, regions in enumerate(self._regions):
             for told in regions.unmapped():
                 self.races.append(
@@ -232,30 +253,26 @@ class MemoryWatch:
                     f"more, seen at {self._fabric.now_ns} ns"
                 )
 
-    def _has_changed(self, place: Place, posted: _Posted, buffer: _Buffer) -> bool:
+    def _tell_of_change(self, told: str, buffer: Buffer) -> None:
         at = next(i for i, byte in enumerate(buffer.expected) if buffer.view[i] != byte)
         what = "which it is to fill, " if buffer.lands else ""
         self.races.append(
-            f"byte {at} of the buffer of {self._told(place, posted)}, {what}changed before its "
-            f"completion, seen at {self._fabric.now_ns} ns"
+            f"byte {at} of the buffer of {told}, {what}changed before its completion, seen at "
+            f"{self._fabric.now_ns} ns"
         )
-        return True
 
-    def _gone(self, host: int, handle: int) -> None:
-        """A region is deregistered: nobody may be at work on it."""
-        key = handle
-        for place, posted in self._all():
-            own = place[0] == host and any(
-                region is not None and region.handle == handle
-                for region in map(_region_of, posted.wr._kept)
-            )
-            if own or (posted.remote and posted.remote[:2] == (host, key)):
+    def _gone(self, host: int, handle: int, key: int, how: str) -> None:
+        """A region went away, or to other memory: nobody may be at work on it."""
+        for queue, where, posted in self._all():
+            own = where == host and posted.holds(handle)
+            if own:
+                posted.buffers = []
+            if own or posted.remote == (host, key):
                 self.races.append(
-                    f"{self._fabric.name_of(host)}: the region of key {key:#x} is deregistered at "
-                    f"{self._fabric.now_ns} ns, while {self._told(place, posted)}, may still "
-                    f"touch it"
+                    f"{self._fabric.name_of(host)}: the region of key {key:#x} is {how} at "
+                    f"{self._fabric.now_ns} ns, while {self._told(queue, where, posted)}, may "
+                    f"still touch it"
                 )
-        self._regions[host].gone(handle)
 
     def reads(self, part: MR | Sge) -> None:
         """Says that the program reads these bytes now, as far as they are known.
@@ -268,7 +285,7 @@ class MemoryWatch:
             VerbsError: EINVAL, if the region is closed, or of no host of the fabric.
             TypeError: If `part` is something else.
         """
-        region = _region_of(part)
+        region = region_of(part)
         if region is None:
             raise TypeError(f"part must be MR, or Sge of one, not {type(part).__name__}")
         region._demand_open()
@@ -276,27 +293,19 @@ class MemoryWatch:
         if region._hca not in adapters:
             raise VerbsError(errno.EINVAL, "part", region, "is of no host of this fabric")
         self.look()
-        host = next(
+        reader = next(
             n for n, device in enumerate(self._fabric.devices) if device.adapter is region._hca
         )
-        first = part.addr
-        end = first + part.length
-        for place, posted in self._all():
-            if place[0] == host:
-                for buffer in posted.buffers:
-                    other = _region_of(buffer.part)
-                    if buffer.lands and other is region and _overlap(buffer.part, first, end):
-                        raise RaceError(
-                            f"{self._fabric.name_of(host)} reads what "
-                            f"{self._told(place, posted)}, may still write"
-                        )
-            remote = posted.remote
-            if remote is None or posted.wr.opcode not in _REMOTE_WRITES:
-                continue
-            if remote[:2] == (host, region.rkey) and remote[2] < end and first < remote[3]:
+        begin = self._regions[reader].place_of_part(part)
+        if begin is None:
+            return  # Memory of a kind that is not followed.
+        end = begin + part.length
+        for queue, host, posted in self._all():
+            far = posted.span
+            if posted.lands_in(begin, end) or (far and far[0] < end and begin < far[1]):
                 raise RaceError(
-                    f"{self._fabric.name_of(host)} reads what {self._told(place, posted)}, may "
-                    f"still write"
+                    f"{self._fabric.name_of(reader)} reads what "
+                    f"{self._told(queue, host, posted)}, may still write"
                 )
 
     # --- following the trace
@@ -316,17 +325,22 @@ class MemoryWatch:
             elif record.what is What.COMPLETION and record.b & RECEIVE:
                 if receives := self._receives.get(where):
                     receives.popleft()
+                else:
+                    self._shared.completed(*where, record.a, record.packet)
             elif record.what is What.COMPLETION:
                 self._completed(where, record)
             elif record.what is What.SENT:
                 numbers = [n for wr, _, n in self._open_wrs.get(where, ()) if wr == record.a]
-                if numbers and 0x06 <= record.data[0] <= 0x0B:
+                if numbers and operation_of(record.data[0]) in _WRITES:
                     self._senders[record.packet] = (where, numbers[0])
             elif record.what is What.WRITE:
                 self._landed(record)
                 if record.packet in self._senders:
                     self._wrote(record)
+            elif record.what is What.DELIVERED:
+                self._shared.delivered(record.packet, record.qpn)
             elif record.what is What.STATE and record.b in (QPState.RESET, DESTROYED):
+                self._shared.abandoned(*where)
                 for queues in (self._sends, self._receives, self._open_wrs):
                     queues.pop(where, None)
 
@@ -334,22 +348,22 @@ class MemoryWatch:
         """What an adapter writes is no race by itself: buffers hold it from now on."""
         host = record.host or 0
         place = self._regions[host].place_of(record.number, record.a)
-        for where, posted in self._all():
-            if where[0] != host:
-                continue
+        end = None if place is None else place + len(record.after)
+        for _, where, posted in self._all():
             for buffer in posted.buffers:
                 if not buffer.lands:
                     continue
-                if place is None:  # By a key that the watch does not know, perhaps in here.
-                    buffer.expected[:] = buffer.view
-                    continue
-                begin = self._regions[host].place_of_part(buffer.part)
-                if begin is None:
-                    continue
-                after = record.after
-                low, high = max(place, begin), min(place + len(after), begin + len(buffer.view))
-                if low < high:
-                    buffer.expected[low - begin : high - begin] = after[low - place : high - place]
+                if place is None or end is None:
+                    # By a key that the watch does not know, perhaps in here.
+                    if where == host:
+                        buffer.expected[:] = buffer.view
+                elif buffer.begin is not None and buffer.meets(place, end):
+                    low = max(place, buffer.begin)
+                    high = min(end, buffer.begin + len(buffer.view))
+                    fresh = record.after[low - place : high - place]
+                    buffer.expected[low - buffer.begin : high - buffer.begin] = fresh
+        if place is not None and end is not None and record.packet:
+            self._shared.landed(host, record.packet, place, end)
 
     def _completed(self, where: Place, record: Record) -> None:
         posted = self._sends.get(where)
@@ -362,21 +376,24 @@ class MemoryWatch:
                 posted.popleft()
             if wr_id == record.a and (signaled or record.b & 255):
                 break
-        self._writes = [one for one in self._writes if one[1] != where or one[2] not in done]
+        self._writes = [one for one in self._writes if one[2] != where or one[3] not in done]
 
     def _wrote(self, record: Record) -> None:
         where, number = self._senders[record.packet]
-        end = record.a + len(record.data) // 2
-        for other, by, _ in self._writes:
-            overlaps = other.a < end and record.a < other.a + len(other.data) // 2
-            if by != where and other.host == record.host and overlaps:
-                names = [f"{self._fabric.name_of(host)}, qp {qpn:#x}" for host, qpn in (by, where)]
+        host, length = record.host or 0, len(record.after)
+        place = self._regions[host].place_of(record.number, record.a)
+        # Of memory that is not followed, what its key calls it.
+        at = (host, record.number, record.a) if place is None else (-1, 0, place)
+        for other, before, by, _ in self._writes:
+            low, high = max(before[2], at[2]), min(before[2] + len(other.after), at[2] + length)
+            if by != where and before[:2] == at[:2] and low < high:
+                names = [f"{self._fabric.name_of(h)}, qp {qpn:#x}" for h, qpn in (by, where)]
                 self.races.append(
-                    f"{self._fabric.name_of(record.host or 0)}: bytes at "
-                    f"{max(other.a, record.a):#x} are written by {names[0]} at {other.at_ns} ns "
-                    f"and by {names[1]} at {record.at_ns} ns, and neither knew of the other's end"
+                    f"{self._fabric.name_of(host)}: bytes at {record.a + low - at[2]:#x} are "
+                    f"written by {names[0]} at {other.at_ns} ns and by {names[1]} at "
+                    f"{record.at_ns} ns, and neither knew of the other's end"
                 )
-        self._writes.append((record, where, number))
+        self._writes.append((record, at, where, number))
 
     def check(self) -> None:
         """Looks once more.
@@ -388,11 +405,3 @@ class MemoryWatch:
         if self.races:
             found, self.races = self.races, []
             raise RaceError("\n".join(found))
-
-
-def _overlap(part: Any, first: int, end: int) -> bool:
-    return bool(part.addr < end and first < part.addr + part.length)
-
-
-def _still(buffer: _Buffer) -> bool:
-    return not is_mapped(buffer.part) or buffer.view == buffer.expected
