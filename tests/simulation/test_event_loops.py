@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,12 +62,45 @@ def test_tasks_that_wait_for_ever_are_named() -> None:
     with Fabric() as fabric:
         a, _ = pair(fabric)
 
-        async def main() -> None:
-            task = asyncio.create_task(a.cq.next(), name="reader")
-            await task
+        async def reads() -> None:
+            await a.qp.recv(a.mr[:5])
 
-        with pytest.raises(DeadlockError, match="the loop"):
+        async def main() -> None:
+            fabric.after(0.5, lambda: None)
+            tasks = [
+                asyncio.create_task(a.cq.next(), name="poller"),
+                asyncio.create_task(reads(), name="reader"),
+            ]
+            await asyncio.sleep(0.25)
+            await asyncio.gather(*tasks)
+
+        with pytest.raises(DeadlockError, match="the loop") as stuck:
             fabric.run_async(main())
+        told = str(stuck.value)
+        assert "task poller waits for CQ.next(), since 250000000 ns" in told
+        file = Path(__file__).name
+        line = r"`await a\.qp\.recv\(a\.mr\[:5\]\)` \(" + file + r", line \d+, in reads\)"
+        assert re.search(f"task reader waits for {line}, since", told), told
+        assert "`await asyncio.gather(*tasks)`" in told
+
+
+def test_trio_tasks_that_wait_for_ever_are_named() -> None:
+    trio = pytest.importorskip("trio")
+    with Fabric() as fabric:
+        a, _ = pair(fabric)
+
+        async def reads() -> None:
+            await a.qp.recv(a.mr[:5])
+
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(reads, name="reader")
+
+        with pytest.raises(DeadlockError, match="the loop") as stuck:
+            fabric.run_trio(main)
+        assert re.search(
+            r"task reader waits for `await a\.qp\.recv\(.*, in reads\)", str(stuck.value)
+        )
 
 
 def test_a_task_that_polls_and_yields() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from softhca._adapter import FabricStop
 from softhca.testing.errors import DeadlockError
+from softhca.testing.stuck import awaited_by
 
 if TYPE_CHECKING:
     from softhca.testing.virtual_time import VirtualTime
@@ -63,10 +64,21 @@ class _Selector(selectors.DefaultSelector):
         self._busy = 0
         if timeout is not None and timeout > _LONGEST_S:
             timeout = None
+        since_ns = self._fabric.now_ns
         try:
             return self._fabric.wait(self._ready, timeout, "an event of the loop")
         except TimeoutError:
             return []
+        except DeadlockError:
+            waiting = [("the test", "an event of the loop", since_ns), *_waiting_tasks(since_ns)]
+            raise DeadlockError(self._fabric._deadlock(waiting)) from None
+
+
+def _waiting_tasks(since_ns: int) -> list[tuple[str, str, int]]:
+    """The tasks of the running loop, what each waits for, and since when."""
+    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    awaited = [(task.get_name(), awaited_by(task.get_coro())) for task in tasks]
+    return [(f"task {name}", what, since_ns) for name, what in awaited if what is not None]
 
 
 class FabricEventLoop(asyncio.SelectorEventLoop):
@@ -89,13 +101,24 @@ def run_asyncio(fabric: VirtualTime, main: Coroutine[Any, Any, T]) -> T:
         fabric.loops.add(loop)
         try:
             return runner.run(main)
-        except DeadlockError as stuck:
-            tasks = sorted(task.get_name() for task in asyncio.all_tasks(loop))
-            if tasks:
-                stuck.add_note(f"tasks that wait: {', '.join(tasks)}")
-            raise
         finally:
             fabric.loops.discard(loop)
+
+
+def _waiting_trio_tasks(since_ns: int) -> list[tuple[str, str, int]]:
+    """The same for trio, from within its run."""
+    import trio
+
+    found: list[tuple[str, str, int]] = []
+    root = trio.lowlevel.current_root_task()
+    left = [root] if root is not None else []
+    while left:
+        task = left.pop()
+        left += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+        what = awaited_by(task.coro)
+        if what is not None:
+            found.append((f"task {task.name}", what, since_ns))
+    return sorted(found)
 
 
 class _TrioClock:
@@ -122,10 +145,12 @@ class _TrioClock:
             return 0
         self._looked = False
         fabric = self._fabric
+        since_ns = fabric.now_ns
         try:
             if math.isinf(deadline) or left > _LONGEST_S:
                 if fabric._advance((1 << 64) - 1) is FabricStop.QUIET:
-                    raise DeadlockError(fabric._deadlock([("the loop", "events", fabric.now_ns)]))
+                    waiting = [("the loop", "events", since_ns), *_waiting_trio_tasks(since_ns)]
+                    raise DeadlockError(fabric._deadlock(waiting))
             else:
                 fabric._advance(fabric.now_ns + max(1, round(left * 1e9)))
         except DeadlockError as stuck:
