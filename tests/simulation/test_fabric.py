@@ -262,6 +262,14 @@ def test_addresses_are_unique() -> None:
         assert raised.value.errno == errno.EADDRINUSE
 
 
+@pytest.mark.parametrize("gid", ["239.1.2.3", "ff02::1", "0.0.0.0", "::"])
+def test_addresses_of_no_host_are_refused(gid: str) -> None:
+    with Fabric() as fabric:
+        with pytest.raises(hca.VerbsError, match=r"gid=.*must be the address of one host"):
+            fabric.host(gid=gid)
+        assert not fabric.devices
+
+
 def test_many_hosts_behind_a_switch() -> None:
     with Fabric() as fabric:
         devices = fabric.star(8, gbps=10, latency_ns=500)

@@ -274,6 +274,7 @@ def test_one_fault_does_not_change_what_another_draws() -> None:
         ({"nth": 0}, "match nothing"),
         ({"nth": []}, "match nothing"),
         ({"every": 0}, "strike nothing"),
+        ({"every": 2, "nth": [1, 3]}, "strike nothing"),
         ({"times": 0}, "strike nothing"),
         ({"probability": 0}, "above 0"),
         ({"probability": 1.5}, "above 0"),

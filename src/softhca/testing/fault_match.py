@@ -144,6 +144,9 @@ def _set_counts(rule: _adapter.FaultRule, match: Match) -> None:
             if value == 0:
                 raise _refuse(name, value, "must be 1 or more: this can strike nothing")
             setattr(rule, name, value)
+    if rule.nth and "every" in match and all(n % rule.every for n in rule.nth):
+        told = f"every={rule.every}"
+        raise _refuse("nth", match["nth"], f"is no match of {told}: this can strike nothing")
     if "probability" in match:
         probability = match["probability"]
         if not isinstance(probability, Real) or not 0 < float(probability) <= 1:

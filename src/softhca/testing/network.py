@@ -98,13 +98,16 @@ class Network(ABC):
             options: As for `open_simulated`: mtu, icrc, limits, retry_early, windows, dcqcn.
 
         Raises:
-            VerbsError: EADDRINUSE, if another host has the address; EINVAL, once the fabric is
-                closed.
+            VerbsError: EADDRINUSE, if another host has the address; EINVAL, for one that no host
+                can have, and once the fabric is closed.
         """
         if name is not None:
             instance("name", name, str)
         number = len(self.devices)
         address = gid if gid is not None else self._free_address(number + 1)
+        ip = GID(address).ip
+        if ip.is_multicast or ip.is_unspecified:
+            raise VerbsError(errno.EINVAL, "gid", gid, "must be the address of one host")
         options.setdefault("mtu", self._defaults["mtu"])
         seed = (self.seed * 1_000_003 + number) % (1 << 63)
         if any(other.gid == GID(address) for other in self.devices):
