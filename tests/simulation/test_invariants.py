@@ -165,6 +165,47 @@ def test_requests_of_the_same_name_are_no_imbalance() -> None:
         assert statuses == [hca.WcStatus.REM_ACCESS_ERR, hca.WcStatus.WR_FLUSH_ERR]
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_xrc_is_held_to_the_same(seed: int) -> None:
+    with Fabric(seed) as fabric:
+        a, b = pair(fabric)
+        fabric.faults.drop(probability=0.1)
+        fabric.faults.duplicate(probability=0.2)
+        xrcd = b.device.alloc_xrcd()
+        srq = xrcd.create_srq(b.pd, b.cq, max_wr=8)
+        target = xrcd.create_qp()
+        qp = a.pd.create_qp(hca.QPType.XRC_SEND, send_cq=a.cq)
+        qp.connect(target.info(), timeout=8)
+        target.connect(qp.info(), timeout=8)
+        srq.post_recv([hca.Recv(b.mr[:100], wr_id=n) for n in range(8)])
+        word = b.mr.remote()[200:208]
+        for _ in range(8):
+            qp.post_send(
+                [
+                    hca.Write(a.mr[:50], remote=b.mr.remote()[300:350], srqn=srq.srqn),
+                    hca.FetchAdd(a.mr[100:108], remote=word, add=1, srqn=srq.srqn),
+                    hca.MaskedFetchAdd(
+                        a.mr[100:108], remote=word, add=1, boundary=0, srqn=srq.srqn
+                    ),
+                    hca.Send(a.mr[:50], srqn=srq.srqn, signaled=True),
+                ]
+            )
+            assert a.next().ok
+            assert b.next().ok
+        records = list(fabric.trace)
+    check_invariants(records)
+    with pytest.raises(InvariantError, match="before its data are in memory"):
+        check_invariants(r for r in records if r.what is not What.WRITE)
+    atomics = {r.packet for r in records if r.what is What.SENT and r.data[0] & 31 in (0x13, 0x14)}
+    twice: list[Record] = []
+    for record in records:
+        twice.append(record)
+        if record.packet in atomics:  # As if another packet had asked for it once more.
+            twice.append(replace(record, packet=record.packet + 1_000_000))
+    with pytest.raises(InvariantError, match="executes the atomic of PSN"):
+        check_invariants(twice)
+
+
 def test_masked_atomics_are_of_a_reliable_connection() -> None:
     with Fabric(seed=1) as fabric:
         a, b = pair(fabric)

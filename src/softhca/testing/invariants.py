@@ -20,8 +20,8 @@ from softhca.verbs.enums import QPState, WcStatus
 
 _PSNS = 1 << 24
 _FLUSH = int(WcStatus.WR_FLUSH_ERR)
-# Transports of reliable connections, the second of masked atomics (decision 12).
-_RC = (0, 6)
+# Transports of reliable connections: RC and XRC, and those of their masked atomics (decision 12).
+_RELIABLE = (0, 5, 6, 7)
 # Operations of reliable connections that a responder answers, and answers.
 _ACKNOWLEDGES = {0x11, 0x12}
 _ANSWERS = {0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x12}
@@ -41,8 +41,8 @@ class InvariantError(FabricError):
     """The transport broke a rule that no fault excuses."""
 
 
-def _is_rc(opcode: int) -> bool:
-    return opcode >> 5 in _RC
+def _is_reliable(opcode: int) -> bool:
+    return opcode >> 5 in _RELIABLE
 
 
 def _behind(psn: int, other: int) -> bool:
@@ -128,7 +128,7 @@ class Invariants:
         if record.b == 2:
             return
         self._rights.answers(record, packet)
-        if not _is_rc(packet.opcode):
+        if not _is_reliable(packet.opcode):
             return
         side = self._sides.get((record.host or 0, record.qpn))
         if side is None:
@@ -160,7 +160,7 @@ class Invariants:
         if packet is None or record.text:
             return
         self._rights.arrived(record, packet)
-        if not _is_rc(packet.opcode):
+        if not _is_reliable(packet.opcode):
             return
         side = self._side(record)
         operation = operation_of(packet.opcode)
@@ -248,9 +248,9 @@ class Invariants:
         if side.takes_receives and (not side.receives or side.receives.popleft() != record.a):
             self._wrong(record, "completes a receive out of the order of posting")
         packet = self._packets.get(record.packet)
-        if status != 0 or packet is None or not _is_rc(packet.opcode):
+        if status != 0 or packet is None or not _is_reliable(packet.opcode):
             return
-        if packet.opcode not in _ENDS_A_RECEIVE:
+        if operation_of(packet.opcode) not in _ENDS_A_RECEIVE:
             self._wrong(record, "completes a receive in the middle of a message")
         elif side.last_receive is not None and not _behind(side.last_receive, packet.psn):
             self._wrong(record, f"delivers the message of PSN {packet.psn} a second time")
