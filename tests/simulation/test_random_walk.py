@@ -14,6 +14,7 @@ from .random_walk import walk
 
 # Seeds that once failed, by what was wrong.
 CORPUS = [
+    900096,  # An atomic has its turn when a WRITE to its word is refused: the checker erred.
     10131,  # A lost part of a READ's answer is asked for during an RNR delay: the checker erred.
 ]
 

@@ -154,7 +154,7 @@ class Rights:
         asked = qp.message
         inside = asked and asked[0] == record.number and asked[1] <= record.a <= end <= asked[2]
         word = next((w for w in reversed(qp.words) if w[:2] == (record.number, record.a)), None)
-        waited = not inside if writes else record.after != packet.payload
+        waited = record.after != packet.payload or (writes and not inside)
         is_a_word = word is not None and end == record.a + 8 and waited
         pd = qp.pd if writes or is_a_word else qp.receive_pd
         if qp.kind not in (QPType.XRC_SEND, QPType.XRC_RECV) and key.pd != pd:
