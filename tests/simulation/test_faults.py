@@ -281,6 +281,7 @@ def test_one_fault_does_not_change_what_another_draws() -> None:
         ({"psn": 1 << 24}, "psn"),
         ({"size": (100, 50)}, "match no packet"),
         ({"size": (0, 8)}, "match no packet"),
+        ({"size": (65, 4096), "opcode": ["RC_ACKNOWLEDGE", "*FETCH_ADD"]}, "match nothing"),
         ({"from_ns": 10, "until_ns": 10}, "match nothing"),
         ({"qp": 1 << 24}, "qp"),
         ({"source": "nobody"}, "source"),
@@ -304,6 +305,9 @@ def test_more_that_can_match_nothing() -> None:
             fabric.faults.corrupt("payload", opcode="RC_ACKNOWLEDGE")
         with pytest.raises(hca.VerbsError, match="not where that queue pair is"):
             fabric.faults.drop(qp=a.qp, destination=b.device)
+        for word in ({"destination": a.device}, {"qp": a.qp}):
+            with pytest.raises(hca.VerbsError, match="to itself passes no link: can match nothing"):
+                fabric.faults.drop(source=a.device, **word)
         with pytest.raises(hca.VerbsError, match="must be one of"):
             fabric.faults.corrupt("tail")
         with pytest.raises(hca.VerbsError, match="must be one of"):

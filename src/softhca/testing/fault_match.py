@@ -24,6 +24,8 @@ Span = int | tuple[int, int]
 _NEVER = (1 << 64) - 1
 _OPCODES = {_adapter.opcode_name(code): code for code in range(256)}
 _OPCODES.pop("RESERVED", None)
+# Those of XRC's masked compare and swap, with the ICRC.
+_LONGEST_HEADERS = 64
 # From BTH to ICRC: no datagram that rules are asked about is shorter.
 _SMALLEST = 16
 _LARGEST = 0xFFFF  # Of a datagram; no path MTU comes near it.
@@ -92,6 +94,12 @@ def opcodes_of(opcode: Opcodes) -> list[int]:
     if not codes:
         raise _refuse("opcode", opcode, "must name one: this can match nothing")
     return sorted(codes)
+
+
+def carries_payload(code: int) -> bool:
+    """Whether packets of an opcode have a payload."""
+    name = _adapter.opcode_name(code)
+    return any(word in name for word in ("SEND", "WRITE", "READ_RESPONSE", "CNP"))
 
 
 def listed(argument: str, given: Any, what: str) -> Iterable[Any]:
@@ -165,8 +173,9 @@ def rule_of(match: Match, now_ns: int, link_number: Callable[[Any], int]) -> _ad
     if unknown:
         raise TypeError(f"{unknown[0]!r} is no condition: {', '.join(Match.__annotations__)}")
     rule = _adapter.FaultRule()
+    codes = opcodes_of(match["opcode"]) if "opcode" in match else list(_OPCODES.values())
     if "opcode" in match:
-        rule.set_opcodes(opcodes_of(match["opcode"]))
+        rule.set_opcodes(codes)
     _set_counts(rule, match)
     source = destination = None
     if "source" in match:
@@ -191,6 +200,9 @@ def rule_of(match: Match, now_ns: int, link_number: Callable[[Any], int]) -> _ad
     least, most = span_of("size", match.get("size", (0, 0xFFFFFFFF)), 32)
     if least > most or most < _SMALLEST or least > _LARGEST:
         raise _refuse("size", match.get("size"), "can match no packet: they have 16 to 65535 bytes")
+    if least > _LONGEST_HEADERS and not any(map(carries_payload, codes)):
+        told = f"can match nothing: without a payload packets have {_LONGEST_HEADERS} bytes at most"
+        raise _refuse("size", match.get("size"), told)
     from_ns = unsigned("from_ns", match.get("from_ns", 0), 64)
     until_ns = unsigned("until_ns", match.get("until_ns", _NEVER), 64)
     if until_ns <= from_ns or until_ns <= now_ns:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import errno
-import fnmatch
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -12,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from softhca import _adapter
 from softhca._adapter import CorruptPart, FaultAction
-from softhca.testing.fault_match import Match, address_of, opcodes_of, rule_of, span_of
+from softhca.testing.fault_demands import (
+    demand_no_link,
+    demand_payload,
+    demand_requests,
+    demand_two_hosts,
+    requests_of,
+)
+from softhca.testing.fault_match import Match, address_of, rule_of, span_of
 from softhca.testing.fault_packet import FaultPacket
 from softhca.testing.links import link_number
 from softhca.testing.resource_faults import ResourceFaults
@@ -37,7 +43,6 @@ _PARTS = {
 }
 # What a receive is needed for, by its last or only packet.
 _TAKES_A_RECEIVE = ("RC_SEND*", "RC_*WITH_IMMEDIATE", "XRC_SEND*", "XRC_*WITH_IMMEDIATE")
-_NO_REQUESTS = ("*ACKNOWLEDGE", "*_RESPONSE_*")
 _BYTES = bytes | bytearray | memoryview
 NAKS = {
     "sequence": 0x60,
@@ -252,7 +257,7 @@ class PacketFaults:
         if part not in _PARTS:
             raise VerbsError(errno.EINVAL, "part", part, f"must be one of {', '.join(_PARTS)}")
         if part == "payload" and "opcode" in match:
-            _demand_payload(match["opcode"])
+            demand_payload(match["opcode"])
         if part == "icrc" and mend_icrc:
             raise VerbsError(errno.EINVAL, "mend_icrc", True, "undoes damage of the ICRC")
         fault = self._add(
@@ -331,8 +336,8 @@ class PacketFaults:
             match: Which requests; by default all that need a receive.
         """
         code = unsigned("timer_code", timer_code, 5)
-        _demand_no_link(match)
-        _demand_requests(match)
+        demand_no_link(match)
+        demand_requests(match)
         if "times" in match:
             raise VerbsError(errno.EINVAL, "times", match["times"], "is called tries here")
         if unsigned("tries", tries, 63) == 0:
@@ -349,9 +354,9 @@ class PacketFaults:
         """
         if kind not in NAKS:
             raise VerbsError(errno.EINVAL, "kind", kind, f"must be one of {', '.join(NAKS)}")
-        _demand_no_link(match)
-        _demand_requests(match)
-        chosen: Match = {"opcode": _requests(("RC_*", "XRC_*")), **match}
+        demand_no_link(match)
+        demand_requests(match)
+        chosen: Match = {"opcode": requests_of(("RC_*", "XRC_*")), **match}
         return self._add_at_arrival(FaultAction.ANSWER, chosen, f"nak {kind}", syndrome=NAKS[kind])
 
     def _add_at_arrival(
@@ -417,36 +422,6 @@ def _datagrams(told: Any) -> list[tuple[bytes, int]]:
     return made
 
 
-def _demand_payload(opcode: Any) -> None:
-    carries = ("SEND", "WRITE", "READ_RESPONSE", "CNP")
-    names = [_adapter.opcode_name(code) for code in opcodes_of(opcode)]
-    if not any(word in name for name in names for word in carries):
-        raise VerbsError(errno.EINVAL, "opcode", opcode, "carries no payload: can match nothing")
-
-
-def _requests(opcode: Any) -> list[str]:
-    """Names of those opcodes that a responder answers."""
-    names = [_adapter.opcode_name(code) for code in opcodes_of(opcode)]
-    return [
-        name
-        for name in names
-        if name.startswith(("RC_", "XRC_"))
-        and not any(fnmatch.fnmatchcase(name, other) for other in _NO_REQUESTS)
-    ]
-
-
-def _demand_requests(match: Match) -> None:
-    if "opcode" in match and not _requests(match["opcode"]):
-        rule = "is no request that is answered: can match nothing"
-        raise VerbsError(errno.EINVAL, "opcode", match["opcode"], rule)
-
-
-def _demand_no_link(match: Match) -> None:
-    if "link" in match:
-        rule = "is not for what answers a request in the responder's place: give destination"
-        raise VerbsError(errno.EINVAL, "link", match["link"], rule)
-
-
 class FabricFaults(PacketFaults, ResourceFaults):
     """Faults of a fabric: of packets, of what answers them, and of the hosts."""
 
@@ -458,7 +433,9 @@ class FabricFaults(PacketFaults, ResourceFaults):
         if "on" in match:
             rule = "is for real adapters: in a fabric give source or destination"
             raise VerbsError(errno.EINVAL, "on", match["on"], rule)
-        return super()._with_guard(match)
+        guarded = super()._with_guard(match)
+        demand_two_hosts(match)
+        return guarded
 
     def _demand_known(self, argument: str, given: object) -> None:
         device = given.device if isinstance(given, QP) else given
