@@ -19,7 +19,13 @@ from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.enums import Access
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.lifetime import VerbsObject
-from softhca.verbs.mr import READ_ONLY_ACCESS, WRITABLE_ACCESS, WRITING, exported
+from softhca.verbs.mr import (
+    READ_ONLY_ACCESS,
+    WRITABLE_ACCESS,
+    WRITING,
+    address_for,
+    exported,
+)
 from softhca.verbs.pd import PD
 
 _WRITABLE = int(WRITABLE_ACCESS)
@@ -30,7 +36,7 @@ _REMEMBERED_PARTS = 64
 _LOOKED_AT = 32
 _EVENTS = 1024
 
-_address = attrgetter("addr")
+_address = attrgetter("_address")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +255,9 @@ class RegistrationCache(VerbsObject):
         addr, length, access = key
         at = bisect_right(self._sorted, addr, key=_address)
         for whole in reversed(self._sorted[max(0, at - _LOOKED_AT) : at]):
-            if addr + length - whole.addr > self._longest:
+            if addr + length - whole._address > self._longest:
                 break
-            if addr + length > whole.addr + whole.length:
+            if addr + length > whole._address + whole.length:
                 continue
             if whole.mr.access & access == access:
                 part = CachedRegion(self, whole.mr, addr, length, whole)
@@ -270,7 +276,12 @@ class RegistrationCache(VerbsObject):
         self._make_room()
         cookie = next(self._cookies)
         mr = self.pd.reg_mr(
-            addr=addr, length=length, access=access, invalidation=self._channel, cookie=cookie
+            addr=addr,
+            length=length,
+            iova=address_for(self.pd, addr, length),
+            access=access,
+            invalidation=self._channel,
+            cookie=cookie,
         )
         region = CachedRegion(self, mr, addr, length)
         region._cookie = cookie
@@ -320,7 +331,7 @@ class RegistrationCache(VerbsObject):
         for key in region._keys:
             if (found := self._by_range.get(key)) is not None and found._owner is region:
                 del self._by_range[key]
-        at = bisect_right(self._sorted, region.addr, key=_address) - 1
+        at = bisect_right(self._sorted, region._address, key=_address) - 1
         while self._sorted[at] is not region:
             at -= 1
         del self._sorted[at]

@@ -22,11 +22,12 @@ class CachedRegion(Registered):
 
     Attributes:
         mr: The region under it.
-        addr: Address of the buffer, which is what the keys call its first byte.
+        addr: What the keys call the first byte of the buffer: its address, but in a fabric.
         length: Bytes of the buffer.
     """
 
     __slots__ = (
+        "_address",
         "_cache",
         "_cookie",
         "_dropped",
@@ -42,13 +43,14 @@ class CachedRegion(Registered):
         self,
         cache: RegistrationCache,
         mr: MR,
-        addr: int,
+        address: int,
         length: int,
         owner: CachedRegion | None = None,
     ) -> None:
         self._cache = cache
+        self._address = address  # In this process.
         self.mr: MR = mr
-        self.addr: int = addr
+        self.addr: int = mr.addr + (address - (address if owner is None else owner._address))
         self.length: int = length
         # The one that counts users: of a part, the whole.
         self._owner = self if owner is None else owner

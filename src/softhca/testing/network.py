@@ -49,6 +49,8 @@ class _World:
             self._fabric.forsaken.append(told)
 
     def address_for(self, address: int, length: int) -> int:
+        if length > _ADDRESSES_PER_HOST:
+            return address  # No room: as good as the whole address space.
         # What alignment within a word decides must be as it is in memory.
         first = self._next_address + address % 8
         self._next_address += (length + 8 + 2 * _PAGE - 1) // _PAGE * _PAGE

@@ -40,6 +40,7 @@ class FastMR(MR):
             ) from None
         info = hca.alloc_mr(pd.handle, kind, unsigned("max_sg", max_sg, 32))
         self._take(info, Access(0), 0, 0)
+        self._world = pd.device._world
         self.max_sg: int = max_sg
         self._exports: list[Any] = []
         VerbsObject.__init__(self, hca, pd)
@@ -92,7 +93,11 @@ class FastMR(MR):
                 exports.append(export)
                 ranges.append((address, length))
                 writable = writable and not read_only
+            used = [(address, length) for address, length in ranges if length]
+            total = sum(length for _, length in used)
             start = None if iova is None else unsigned("iova", iova, 64)
+            if start is None and used:
+                start = self._address_for(used[0][0], total)
             size = unsigned("page_size", page_size, 64)
             self._hca.map_mr_sg(self.handle, ranges, size, start, writable)
         except BaseException:
@@ -102,10 +107,9 @@ class FastMR(MR):
         # The region is not valid, so nobody reaches what was mapped before.
         self._release()
         self._exports = exports
-        used = [(address, length) for address, length in ranges if length]
         self._address = used[0][0] if len(used) == 1 else None
-        self.addr: int = used[0][0] if start is None else start
-        self.length: int = sum(length for _, length in used)
+        self.addr: int = start or 0
+        self.length: int = total
 
     def update_fast_reg_key(self, tag: int) -> None:
         """Chooses the low 8 bits of the key for the next `RegMr` (ib_update_fast_reg_key).

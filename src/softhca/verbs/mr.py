@@ -323,11 +323,11 @@ def register(
                 "is read-only: register a writable buffer, or without LOCAL_WRITE, REMOTE_WRITE "
                 "and REMOTE_ATOMIC",
             )
+        first = address_for(pd, address, length)
         if channel is None:
-            first = address_for(pd, address, length)
             mr = MR(pd, obj, export, address, length, first, access)
         else:
-            mr = register_watched(pd, address, length, address, access, channel, cookie)
+            mr = register_watched(pd, address, length, first, access, channel, cookie)
     except BaseException:
         export.release()
         raise
