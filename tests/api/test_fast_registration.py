@@ -289,6 +289,15 @@ def test_a_zero_based_one_is_addressed_from_0(lender):
     assert register(lender, mr, RIGHTS | Access.ZERO_BASED).ok
     assert lender.write(hca.RemoteMemory(60, mr.rkey, 4)) is WcStatus.SUCCESS
     assert memory[60:] == b"lent"
+    assert lender.write(mr.remote()[20:24]) is WcStatus.SUCCESS
+    assert memory[20:24] == b"lent"
+    assert (mr[8:12].addr, mr.access) == (8, RIGHTS | Access.ZERO_BASED)
+    assert lender.run(hca.LocalInv(mr.rkey, signaled=True)).ok
+    mr.map_mr_sg([memory])
+    assert mr.addr == 0
+    assert register(lender, mr, RIGHTS).ok
+    assert lender.write(mr.remote()[40:44]) is WcStatus.SUCCESS
+    assert memory[40:44] == b"lent"
 
 
 def test_a_window_on_it_holds_it(lender):

@@ -28,7 +28,7 @@ class FastMR(MR):
         max_sg: Pages that it can cover; with MrType.SG_GAPS, entries.
     """
 
-    __slots__ = ("_exports", "max_sg")
+    __slots__ = ("_exports", "_start", "max_sg")
 
     def __init__(self, pd: PD, mr_type: MrType, max_sg: int) -> None:
         hca = pd._hca
@@ -43,6 +43,7 @@ class FastMR(MR):
         self._world = pd.device._world
         self.max_sg: int = max_sg
         self._exports: list[Any] = []
+        self._start: int = 0  # What was mapped begins there, unless it is registered from 0.
         VerbsObject.__init__(self, hca, pd)
 
     def _forget(self) -> None:
@@ -70,7 +71,8 @@ class FastMR(MR):
                 and only the last may end inside a page; one that begins where the one before it
                 ends is one with that.
             page_size: Bytes of a page: a power of two, 4096 at least.
-            iova: What the key calls the first byte; by default its address. 0 with ZERO_BASED.
+            iova: What the key calls the first byte; by default its address. With ZERO_BASED, which
+                `RegMr` asks for, that is 0 in any case.
 
         Raises:
             VerbsError: EBUSY, while the region is valid; EINVAL, for gaps, for more than `max_sg`,
@@ -108,7 +110,8 @@ class FastMR(MR):
         self._release()
         self._exports = exports
         self._address = used[0][0] if len(used) == 1 else None
-        self.addr: int = start or 0
+        self._start = start or 0
+        self._take_rights(self.access)  # The same `RegMr` may be posted again.
         self.length: int = total
 
     def update_fast_reg_key(self, tag: int) -> None:
@@ -126,6 +129,11 @@ class FastMR(MR):
         tag = unsigned("tag", tag, 8)
         self.rkey: int = self.lkey & ~0xFF | tag
         self.lkey: int = self.rkey
+
+    def _take_rights(self, access: Access) -> None:
+        """A `RegMr` is made: the region names what that will make valid."""
+        self.access: Access = access
+        self.addr: int = 0 if access & Access.ZERO_BASED else self._start
 
     def rereg(self, *_: Any, **__: Any) -> None:
         """Not for these regions: invalidate, map and register again."""

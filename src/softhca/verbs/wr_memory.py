@@ -110,7 +110,8 @@ class BindMw(SendRequest):
 class RegMr(SendRequest):
     """Makes a region for fast registration valid (IB_WR_REG_MR; IBTA Vol 1, 10.6.4.8, 10.8.3.4).
 
-    The region covers from then on what `map_mr_sg()` last said. Completes with MW_BIND_ERR, and
+    The region covers from then on what `map_mr_sg()` last said; `mr.remote()` and `mr[a:b]` name it
+    so, from 0 with ZERO_BASED, as soon as the work request is made. Completes with MW_BIND_ERR, and
     takes the queue pair to ERR, if the region is valid already, not mapped, or of another
     protection domain, or if the rights contradict each other or what was mapped.
 
@@ -145,6 +146,7 @@ class RegMr(SendRequest):
             fields={"memory": (mr.handle, key, 0, 0, 0, int(flags), mr._hca.identity)},
             **options,
         )
+        mr._take_rights(flags)
         self.mr: FastMR = mr
 
 
