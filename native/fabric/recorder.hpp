@@ -66,10 +66,12 @@ class Recorder final : public Observer {
     add(RecordKind::EVENT, object, 0, static_cast<std::uint32_t>(type), 0);
   }
   void named(const NamedMemory& memory) override {
-    std::uint8_t more[13];
+    std::uint8_t more[25];
     store_be64(more, memory.length);
     store_be32(more + 8, memory.pd);
     more[12] = memory.is_window;
+    store_be32(more + 13, memory.region_key);
+    store_be64(more + 17, memory.region_address);
     trace_.add({.at_ns = clock_.now_ns,
                 .packet = packet_,
                 .a = memory.address,

@@ -38,8 +38,11 @@ Result<std::uint32_t> MemoryTable::register_region(const RegionRequest& request)
 
 void MemoryTable::tell_named(const KeySlot& slot) const {
   if (observer != nullptr) {
+    const bool is_window = slot.is_window();
     observer->named({key_of(slot), slot.region.iova, slot.region.length, slot.region.access,
-                     slot.region.pd, slot.qpn, slot.is_window()});
+                     slot.region.pd, slot.qpn, is_window,
+                     is_window ? key_of(slots_[slot.under]) : 0,
+                     is_window ? slot.region.address : 0});
   }
 }
 

@@ -17,6 +17,9 @@ struct NamedMemory {
   std::uint32_t pd = 0;
   std::uint32_t qpn = 0;  // The only queue pair that may use it; 0: any of the domain.
   bool is_window = false;
+  // Of a window: the key of the region under it, and what that calls the first byte.
+  std::uint32_t region_key = 0;
+  std::uint64_t region_address = 0;
 };
 
 class Observer {

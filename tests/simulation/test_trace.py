@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import softhca as hca
+from softhca import Access
 from softhca.testing import Fabric, SavedTrace, Trace, What
 from softhca.testing.record_text import record_text
 
@@ -286,3 +287,54 @@ def test_each_kind_of_work_request_has_its_name() -> None:
             a.qp.post_send(wr)
             a.next()
             assert f"post_send {name} wr" in fabric.trace.text()
+
+
+def test_who_wrote_through_a_window_or_another_region() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        memory = bytearray(4096)
+        region = b.pd.reg_mr(memory, Access.LOCAL_WRITE | Access.MW_BIND)
+        other = b.pd.reg_mr(memoryview(memory)[1000:])
+        mw = b.pd.alloc_mw(hca.MwType.TYPE_2)
+        rights = Access.REMOTE_WRITE | Access.ZERO_BASED
+        bind = hca.BindMw(mw, region[1100:1200], rkey=hca.inc_rkey(mw.rkey), access=rights)
+        b.qp.post_send([bind, hca.Write(b.mr[:1], remote=a.mr.remote()[:1], signaled=True)])
+        assert b.next().ok
+        for wr_id, far in ((1, bind.remote[10:18]), (2, other.remote()[112:120])):
+            a.qp.post_send(hca.Write(a.mr[:8], remote=far, wr_id=wr_id, signaled=True))
+            assert a.next().ok
+
+        def writers(mr: hca.MR, offset: int) -> list[int]:
+            return [sent.a for _, sent in fabric.trace.who_wrote(mr, offset) if sent is not None]
+
+        assert writers(region, 1110) == writers(other, 110) == [1]
+        assert writers(region, 1112) == writers(other, 112) == [1, 2]
+        assert writers(region, 1109) == writers(region, 10) == []
+        host = fabric.host_number(b.device)
+        assert len(fabric.trace.writes_to(host, region.addr + 1110)) == 1
+
+
+def test_who_wrote_into_one_of_two_regions_that_begin_at_0() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        rights = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.ZERO_BASED
+        written, other = (b.pd.reg_mr(bytearray(16), rights) for _ in range(2))
+        a.qp.post_send(hca.Write(a.mr[:8], remote=written.remote()[:8], signaled=True))
+        assert a.next().ok
+        assert len(fabric.trace.who_wrote(written, 3)) == 1
+        assert fabric.trace.who_wrote(other, 3) == []
+        with pytest.raises(hca.VerbsError, match="offset=16: must be 0 to 15"):
+            fabric.trace.who_wrote(other, 16)
+
+
+def test_who_wrote_into_a_region_for_fast_registration() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        mr = b.pd.alloc_mr(hca.MrType.SG_GAPS, 2)
+        mr.map_mr_sg([bytearray(10), bytearray(20)])
+        rights = Access.LOCAL_WRITE | Access.REMOTE_WRITE
+        b.qp.post_send(hca.RegMr(mr, access=rights, signaled=True))
+        assert b.next().ok
+        a.qp.post_send(hca.Write(a.mr[:20], remote=mr.remote()[5:25], signaled=True))
+        assert a.next().ok
+        assert [len(fabric.trace.who_wrote(mr, n)) for n in (4, 5, 12, 24, 25)] == [0, 1, 1, 1, 0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,12 @@ from softhca.testing.record import Record, What
 from softhca.testing.trace_file import load_records, pcapng_of, save_records
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.errors import VerbsError
+from softhca.verbs.lifetime import VerbsObject
 from softhca.verbs.mr import MR
 
 if TYPE_CHECKING:
     from softhca.testing.virtual_time import VirtualTime
+    from softhca.verbs.device import Device
 
 _BATCH = 4096
 
@@ -45,14 +47,36 @@ class AnyTrace(ABC):
             Pairs of the write and the packet as it was sent, in order; None for a write that no
             packet brought, or one that is not kept any more.
         """
+        return self._writes(host, lambda key, first, end: first <= address < end)
+
+    def _writes(
+        self, host: int, has: Callable[[int, int, int], bool]
+    ) -> list[tuple[Record, Record | None]]:
+        """Writes to a host of which `has(key, first address, end)` is true.
+
+        It is asked about the key of the write, and if that is a window's, about the region under
+        it as well.
+        """
         sent: dict[int, Record] = {}
+        windows: dict[int, tuple[int, int]] = {}  # By key: that of the region, and how far off.
         found = []
         for record in self:
             if record.what is What.SENT:
                 sent[record.packet] = record
-            elif record.what is What.WRITE and record.host == host:
-                length = len(record.data) // 2
-                if record.a <= address < record.a + length:
+            elif record.host != host:
+                continue
+            elif record.what is What.KEY:
+                under = int.from_bytes(record.data[13:17], "big")
+                windows.pop(record.number, None)
+                if under:
+                    address = int.from_bytes(record.data[17:25], "big")
+                    windows[record.number] = under, address - record.a
+            elif record.what is What.WRITE:
+                end = record.a + len(record.after)
+                key, off = windows.get(record.number, (0, 0))
+                if has(record.number, record.a, end) or (
+                    key and has(key, record.a + off, end + off)
+                ):
                     found.append((record, sent.get(record.packet)))
         return found
 
@@ -164,17 +188,24 @@ class Trace(AnyTrace):
     def who_wrote(self, mr: MR, offset: int) -> list[tuple[Record, Record | None]]:
         """Who wrote a byte of a region; see `writes_to`.
 
+        By whatever key: its own, a window's, or that of another region of the same memory, as long
+        as that is open.
+
         Args:
             mr: A region of one of the hosts.
             offset: Of the byte in the region.
 
         Raises:
-            VerbsError: EINVAL, if the region is of no host of this fabric, or closed.
+            VerbsError: EINVAL, if the region is of no host of this fabric, or closed; or if it has
+                no such byte.
         """
-        for host, device in enumerate(self._fabric.devices):
-            if device._hca is instance("mr", mr, MR)._hca:
-                return self.writes_to(host, mr.addr + unsigned("offset", offset, 63))
-        raise VerbsError(errno.EINVAL, "mr", mr, "is of no host of this fabric")
+        adapters = [device._hca for device in self._fabric.devices]
+        if instance("mr", mr, MR)._hca not in adapters:
+            raise VerbsError(errno.EINVAL, "mr", mr, "is of no host of this fabric")
+        host = adapters.index(mr._hca)
+        offset = unsigned("offset", offset, 63, most=mr.length - 1)
+        names = dict(_names_of(self._fabric.devices[host], mr, offset))
+        return self._writes(host, lambda key, first, end: first <= names.get(key >> 8, -1) < end)
 
     def __iter__(self) -> Iterator[Record]:
         """All records that are kept."""
@@ -188,3 +219,19 @@ class Trace(AnyTrace):
             at += len(batch)
             for when, kind, host, *rest in batch:
                 yield Record(when, What(kind), host - 1 if host else None, *rest)
+
+
+def _names_of(device: Device, mr: MR, offset: int) -> Iterator[tuple[int, int]]:
+    """What a byte of a region is called: index of the key, and address, of each region it is in."""
+    yield mr.lkey >> 8, mr.addr + offset
+    if mr._address is None:
+        return
+    place = mr._address + offset
+    waiting: list[VerbsObject] = [device]
+    while waiting:
+        one = waiting.pop()
+        waiting += one._live_children()
+        if isinstance(one, MR) and one is not mr and one._address is not None:
+            inside = place - one._address
+            if 0 <= inside < one.length:
+                yield one.lkey >> 8, one.addr + inside
