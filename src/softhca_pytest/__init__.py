@@ -111,7 +111,7 @@ def rdma_seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def rdma_fabric(request: pytest.FixtureRequest, rdma_seed: int) -> Iterator[Fabric]:
     """A fabric in virtual time, without hosts yet: `a, b = rdma_fabric.hosts(2)`."""
-    from softhca.testing import Fabric, open_objects
+    from softhca.testing import Fabric
 
     words = _words(request.node)
     fabric = Fabric(rdma_seed)
@@ -120,12 +120,19 @@ def rdma_fabric(request: pytest.FixtureRequest, rdma_seed: int) -> Iterator[Fabr
     try:
         yield fabric
         if not getattr(request.node, "_rdma_broken_off", False):
-            fabric.check()
-            left = open_objects(fabric) if words.get("leaks", True) else []
-            if left:
-                pytest.fail(f"left open: {', '.join(left)}", pytrace=False)
+            _demand_good_end(fabric, words)
     finally:
         fabric.close()
+
+
+def _demand_good_end(fabric: Fabric, words: dict[str, Any]) -> None:
+    """Fails a test that passed, if its run broke a rule or left something open."""
+    from softhca.testing import open_objects
+
+    fabric.check()
+    left = open_objects(fabric) if words.get("leaks", True) else []
+    if left:
+        pytest.fail(f"left open: {', '.join(left)}", pytrace=False)
 
 
 def _prepare(fabric: Fabric, words: dict[str, Any]) -> None:
@@ -187,6 +194,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         _prepare(fabric, words)
         made = {name: makers[name](fabric) for name in names if name in makers}
         pyfuncitem.obj(**{**arguments, **made})
+        _demand_good_end(fabric, words)
 
     try:
         seed: Any = pyfuncitem.funcargs["rdma_seed"]

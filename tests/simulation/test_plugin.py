@@ -133,6 +133,12 @@ def test_what_only_a_local_variable_had_is_a_leak_too(tmp_path: Path) -> None:
     assert re.search(r"left open: <PD 1> of h1$", printed, re.M), printed
 
 
+def test_leaks_are_named_of_explored_runs_too(tmp_path: Path) -> None:
+    printed = run(tmp_path, "--rdma-explore=3", "-k", "test_forgets or may_leak or test_device")
+    assert re.search(r"3 passed, .*1 failed|1 failed, 3 passed", printed), printed
+    assert re.search(r"seed \d+ fails: Failed: left open: <PD 1> of h1$", printed, re.M), printed
+
+
 @pytest.mark.parametrize("more", ["before", "behind"])
 def test_the_command_names_a_test_that_there_is(tmp_path: Path, more: str) -> None:
     marks = ["@pytest.mark.rdma(runs=2)", "@pytest.mark.parametrize('word', ['a', 'b-c'])"]
