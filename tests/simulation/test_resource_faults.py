@@ -127,6 +127,15 @@ def test_every_way_to_register_is_refused(verb: str) -> None:
             assert refusal.struck == len(ways[verb])
 
 
+def test_a_system_that_cannot_tell_of_memory_that_goes() -> None:
+    with Fabric() as fabric, fabric.host() as device, device.alloc_pd() as pd:
+        fabric.faults.refuse("create_invalidation_channel", errno.EOPNOTSUPP, nth=[1, 2])
+        for way in (device.create_invalidation_channel, lambda: hca.RegistrationCache(pd)):
+            with pytest.raises(hca.VerbsError, match="refused by a fault") as refused:
+                way()
+            assert refused.value.errno == errno.EOPNOTSUPP
+
+
 def test_verbs_of_everything_else_are_refused_once() -> None:
     with Fabric() as fabric, fabric.host() as device, device.alloc_pd() as pd:
         cq = device.create_cq(8)

@@ -66,6 +66,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "poll_cq": ("poll_cq", "poll_one", "poll_into"),
     "req_notify": ("req_notify_cq",),
     "create_comp_channel": ("create_channel",),
+    "create_invalidation_channel": ("open_invalidation_channel",),
 }
 
 

@@ -66,6 +66,10 @@ def open_simulated(
 class SimulatedHca(_adapter.Hca):
     """An adapter whose methods can be replaced one by one, which faults do."""
 
+    def open_invalidation_channel(self) -> _adapter.InvalidationChannel:
+        """Opens a channel of the process, as it is on every device."""
+        return _adapter.InvalidationChannel.open()
+
 
 def simulated_hca(
     gid: GIDLike,
