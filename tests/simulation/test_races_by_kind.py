@@ -249,6 +249,22 @@ def test_the_same_memory_by_two_keys_is_a_race() -> None:
             fabric.check()
 
 
+@pytest.mark.parametrize("end", ["closed", "reset"])
+def test_what_a_queue_pair_wrote_before_its_end_is_no_race(end: str) -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        other = beside(fabric, a, b)
+        fabric.watch_memory()
+        other.post_send(hca.Write(a.mr[:100], remote=b.mr.remote()[:100]))
+        fabric.run_for(0.001)
+        if end == "closed":
+            other.close()
+        else:
+            other.modify(qp_state=hca.QPState.RESET)
+        a.qp.post_send(hca.Write(a.mr[:100], remote=b.mr.remote()[:100], signaled=True))
+        assert a.next().ok
+
+
 def test_receives_before_one_that_is_refused_are_watched() -> None:
     with Fabric() as fabric:
         a, _ = pair(fabric)

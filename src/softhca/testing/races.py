@@ -341,6 +341,7 @@ class MemoryWatch:
                 self._shared.delivered(record.packet, record.qpn)
             elif record.what is What.STATE and record.b in (QPState.RESET, DESTROYED):
                 self._shared.abandoned(*where)
+                self._writes = [one for one in self._writes if one[2] != where]
                 for queues in (self._sends, self._receives, self._open_wrs):
                     queues.pop(where, None)
 
