@@ -94,14 +94,15 @@ std::uint64_t Fabric::next_ns() {
 }
 
 void Fabric::touch_hosts() {
+  // Before any host sends to what another one has become.
+  for (std::uint32_t i = 0; i < hosts_.size(); ++i) {
+    if (*hosts_[i].port.touched && !*hosts_[i].port.closed) follow_addresses(i);
+  }
   for (std::uint32_t i = 0; i < hosts_.size(); ++i) {
     Host& host = hosts_[i];
     if (!std::exchange(*host.port.touched, false)) continue;
     // What a program did itself is no news to it.
-    if (!*host.port.closed) {
-      host.activity = host.port.adapter->activity();
-      follow_addresses(i);
-    }
+    if (!*host.port.closed) host.activity = host.port.adapter->activity();
     pump(i);
   }
 }

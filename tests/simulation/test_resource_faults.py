@@ -236,6 +236,18 @@ def test_after_a_change_of_gid_a_host_is_reached_at_the_new_one() -> None:
             assert one.next().ok
 
 
+def test_the_first_packet_to_a_new_address_arrives() -> None:
+    with Fabric() as fabric:
+        client, server = fabric.hosts(2)
+        fabric.faults.gid_change(server, "10.7.7.7")
+        near, far = connected(fabric, client, server)
+        near.qp.post_send(hca.Write(near.mr[:5], remote=far.mr.remote(), signaled=True))
+        assert near.next().ok
+        assert client.counters.local_ack_timeout_err == 0
+        with pytest.raises(hca.VerbsError, match="is another host's"):
+            fabric.host(gid="10.7.7.7")
+
+
 def test_another_host_takes_an_address_over() -> None:
     with Fabric() as fabric:
         client, first, second = fabric.hosts(3)

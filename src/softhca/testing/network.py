@@ -112,7 +112,7 @@ class Network(ABC):
             raise VerbsError(errno.EINVAL, "gid", gid, "must be the address of one host")
         options.setdefault("mtu", self._defaults["mtu"])
         seed = (self.seed * 1_000_003 + number) % (1 << 63)
-        if any(other.gid == GID(address) for other in self.devices):
+        if GID(address) in self._taken_addresses():
             raise VerbsError(errno.EADDRINUSE, "gid", address, "is another host's")
         hca = simulated_hca(address, seed=seed, **options)
         self._native.add_host(hca)
@@ -128,8 +128,16 @@ class Network(ABC):
         device.adapter.set_idle(idle)
         return device
 
-    def _free_address(self, first: int) -> str:
+    def _taken_addresses(self) -> set[GID]:
+        """Addresses that hosts were given, and those that they have now."""
         taken = {device.gid for device in self.devices}
+        for device in self.devices:
+            if not device.closed:
+                taken |= {GID(raw) for raw in device.adapter.gids}
+        return taken
+
+    def _free_address(self, first: int) -> str:
+        taken = self._taken_addresses()
         addresses = (f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in itertools.count(first))
         return next(address for address in addresses if GID(address) not in taken)
 
