@@ -84,6 +84,24 @@ def test_tasks_that_wait_for_ever_are_named() -> None:
         assert "`await asyncio.gather(*tasks)`" in told
 
 
+def test_tasks_of_a_program_that_wait_for_ever_are_named() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+
+        async def reads() -> None:
+            await a.qp.recv(a.mr[:5])
+
+        def client() -> None:
+            fabric.run_async(reads())
+
+        with pytest.raises(DeadlockError) as stuck:
+            fabric.run(client, b.next, names=["client", "server"])
+        told = str(stuck.value).splitlines()
+        assert told[1] == "  client waits for an event of the loop, since 0 ns"
+        assert re.search(r"its task .* waits for `await a\.qp\.recv\(.*, in reads\)", told[2])
+        assert told[3] == "  server waits for a completion event of h2, since 0 ns"
+
+
 def test_trio_tasks_that_wait_for_ever_are_named() -> None:
     trio = pytest.importorskip("trio")
     with Fabric() as fabric:

@@ -6,6 +6,7 @@ import asyncio
 import math
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from softhca._adapter import FabricStop
@@ -65,18 +66,25 @@ class _Selector(selectors.DefaultSelector):
         if timeout is not None and timeout > _LONGEST_S:
             timeout = None
         since_ns = self._fabric.now_ns
+        told = partial(_waiting_tasks, asyncio.get_running_loop(), since_ns)
+        program = self._fabric._programs.current()
+        if program is not None:
+            program.tasks = told  # Who finds that nothing goes on is the scheduler.
         try:
             return self._fabric.wait(self._ready, timeout, "an event of the loop")
         except TimeoutError:
             return []
         except DeadlockError:
-            waiting = [("the test", "an event of the loop", since_ns), *_waiting_tasks(since_ns)]
+            waiting = [("the test", "an event of the loop", since_ns), *told()]
             raise DeadlockError(self._fabric._deadlock(waiting)) from None
+        finally:
+            if program is not None:
+                program.tasks = None
 
 
-def _waiting_tasks(since_ns: int) -> list[tuple[str, str, int]]:
-    """The tasks of the running loop, what each waits for, and since when."""
-    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+def _waiting_tasks(loop: asyncio.AbstractEventLoop, since_ns: int) -> list[tuple[str, str, int]]:
+    """The tasks of a loop, what each waits for, and since when."""
+    tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     awaited = [(task.get_name(), awaited_by(task.get_coro())) for task in tasks]
     return [(f"task {name}", what, since_ns) for name, what in awaited if what is not None]
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from softhca.testing.virtual_time import VirtualTime
 
 E = TypeVar("E")
+Waiting = tuple[str, str, int]  # Who waits for what, and since when.
 _NEVER = (1 << 64) - 1
 # How long a program that has the turn may go on when the scheduler is interrupted.
 _LONGEST_S = 2.0
@@ -59,6 +60,7 @@ class Program:
         self._end_ns = _NEVER
         self._ending: BaseException | None = None
         self.idle_polls = 0
+        self.tasks: Callable[[], list[Waiting]] | None = None  # Of its event loop, if it waits.
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
 
     def start(self) -> None:
@@ -238,7 +240,11 @@ class Programs:
                 raise program.error
 
     def _give_up(self, live: list[Program]) -> None:
-        waiting = [(p.name, p.waits_for, p.since_ns) for p in live]
+        waiting: list[Waiting] = []
+        for program in live:
+            waiting.append((program.name, program.waits_for, program.since_ns))
+            tasks = program.tasks() if program.tasks is not None else []
+            waiting += [(f"its {who}", what, since_ns) for who, what, since_ns in tasks]
         raise DeadlockError(self._fabric._deadlock(waiting))
 
     def _end_all(self, programs: list[Program]) -> None:
