@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from softhca.verbs.attributes import SRQAttr
 from softhca.verbs.checks import unsigned
 from softhca.verbs.cq import CQ
 from softhca.verbs.enums import SRQAttrMask
+from softhca.verbs.errors import VerbsError
 from softhca.verbs.lifetime import VerbsObject, alive
 from softhca.verbs.records import receives_of
 from softhca.verbs.wr import Recv
@@ -30,7 +32,7 @@ class SRQ(VerbsObject):
         srqn: Number by which XRC peers name it; 0 for one that is not of XRC.
     """
 
-    __slots__ = ("_async_acks", "_vanished", "device", "handle", "srqn")
+    __slots__ = ("_async_acks", "_max_wr", "_vanished", "device", "handle", "srqn")
 
     kind = "srq"
 
@@ -53,6 +55,7 @@ class SRQ(VerbsObject):
             parents.append(alive("cq", cq, CQ, hca))
         self._async_acks = Acknowledgement()
         self._vanished: list[Cqe] = []
+        self._max_wr = max_wr
         self.handle: int = hca.create_srq(
             pd.handle, attr, xrcd.handle if xrcd else 0, cq.handle if cq else 0
         )
@@ -94,7 +97,8 @@ class SRQ(VerbsObject):
         """Arms the limit event, or resizes.
 
         Args:
-            srq_limit: Fewer receives than this raise SRQ_LIMIT_REACHED, once; 0 disarms.
+            srq_limit: Fewer receives than this raise SRQ_LIMIT_REACHED, once; 0 disarms. Below
+                max_wr.
             max_wr: Refused: resizing is not offered.
 
         Raises:
@@ -105,10 +109,18 @@ class SRQ(VerbsObject):
         if srq_limit is not None:
             mask |= SRQAttrMask.LIMIT
             attr.srq_limit = unsigned("srq_limit", srq_limit, 32)
+            if srq_limit == self._max_wr:
+                rule = f"must be below max_wr, {self._max_wr}"
+                raise VerbsError(errno.EINVAL, "srq_limit", srq_limit, rule)
         if max_wr is not None:
             mask |= SRQAttrMask.MAX_WR
             attr.max_wr = unsigned("max_wr", max_wr, 32)
         self._hca.modify_srq(self.handle, attr, mask)
+
+    def _arm(self, srq_limit: int) -> None:
+        """The same for programs, which may ask for whatever rxe takes: max_wr too."""
+        attr = SRQAttr(max_wr=0, srq_limit=srq_limit).to_native()
+        self._hca.modify_srq(self.handle, attr, SRQAttrMask.LIMIT)
 
     def query(self) -> SRQAttr:
         """Returns its sizes and the armed limit, 0 if none is armed."""

@@ -98,7 +98,7 @@ def modify_srq(call: Call, request: Fields) -> dict[str, Any]:
     if request.attr_mask & SRQAttrMask.MAX_WR:
         raise refused(errno.EOPNOTSUPP, "shared receive queues keep their size")
     if request.attr_mask & SRQAttrMask.LIMIT:
-        owned.srq.modify(srq_limit=request.srq_limit)
+        owned.srq._arm(request.srq_limit)
     return {}
 
 
