@@ -16,9 +16,9 @@ constexpr std::size_t kMostJoys = 4'000'000;
 
 // `a` sends to itself and polls what came of it, each time with success, while `b` writes to it.
 struct Contented {
+  Bytes source = pattern(4096, 1), target = Bytes(source.size());
   DriverPair pair;
   std::uint32_t from, to;
-  Bytes source = pattern(4096, 1), target = Bytes(source.size());
   MrInfo source_mr = pair.b.reg(source), target_mr = pair.a.reg(target);
 
   explicit Contented(const OpenOptions& peer)

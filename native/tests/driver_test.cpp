@@ -66,8 +66,8 @@ TEST("driver: a peer that polled once and stopped is still served") {
 }
 
 TEST("driver: an owner that never polls is told of its completion") {
-  DriverPair pair;
   Bytes bytes = pattern(4096, 1), target(4096);
+  DriverPair pair;
   const MrInfo mr = pair.a.reg(bytes), target_mr = pair.b.reg(target);
   const auto channel = std::make_shared<CompletionChannel>();
   CHECK_EQ(channel->open(), 0);
@@ -84,8 +84,8 @@ TEST("driver: an owner that never polls is told of its completion") {
 }
 
 TEST("driver: asynchronous events come through their descriptor") {
-  DriverPair pair;
   Bytes bytes(64), target(64);
+  DriverPair pair;
   const MrInfo mr = pair.a.reg(bytes), target_mr = pair.b.reg(target, kAccessLocalWrite);
   SendWr wr = rdma(WrOpcode::RDMA_WRITE, bytes, mr, target, target_mr);
   wr.rkey = target_mr.lkey;  // A key without remote rights: the responder's QP fails.
@@ -101,8 +101,9 @@ TEST("driver: asynchronous events come through their descriptor") {
 }
 
 TEST("driver: memory that is gone when a peer reads it fails the request, not the process") {
-  DriverPair pair;
   constexpr std::size_t kBytes = 1 << 16;
+  Bytes back(kBytes);
+  DriverPair pair;
   void* mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(mapped != MAP_FAILED);
   const auto address = reinterpret_cast<std::uint64_t>(mapped);
@@ -111,7 +112,6 @@ TEST("driver: memory that is gone when a peer reads it fails the request, not th
                                return adapter.reg_mr(pair.b.pd, address, kBytes, address, 0xf);
                              })
                              .value;
-  Bytes back(kBytes);
   SendWr read = rdma(WrOpcode::RDMA_READ, back, pair.a.reg(back), back, gone_mr);
   read.remote_address = address;
   // What is left in its place cannot be read, and keeps other mappings away from there.
@@ -123,11 +123,11 @@ TEST("driver: memory that is gone when a peer reads it fails the request, not th
 }
 
 TEST("driver: packets to the own address stay inside") {
+  Bytes source = pattern(1'000'000, 3), target(source.size());
   DriverHost host;
   const std::uint32_t one = host.create_qp(), other = host.create_qp();
   host.connect(one, host.gid(), other);
   host.connect(other, host.gid(), one);
-  Bytes source = pattern(1'000'000, 3), target(source.size());
   const MrInfo source_mr = host.reg(source), target_mr = host.reg(target);
   CHECK(host.send(one, rdma(WrOpcode::RDMA_WRITE, source, source_mr, target, target_mr)).ok());
   CHECK_EQ(host.wait().status, WcStatus::SUCCESS);
@@ -150,11 +150,11 @@ TEST("driver: every byte is right on a bad network") {
 TEST("driver: a bad network inside the adapter, too") {
   OpenOptions bad;
   bad.faults.send = {.drop = 0.05, .duplicate = 0.05, .reorder = 0.05, .corrupt = 0.05};
+  Bytes source = pattern(1'000'000, 3), target(source.size());
   DriverHost host(bad);
   const std::uint32_t one = host.create_qp(), other = host.create_qp();
   host.connect(one, host.gid(), other);
   host.connect(other, host.gid(), one);
-  Bytes source = pattern(1'000'000, 3), target(source.size());
   const MrInfo source_mr = host.reg(source), target_mr = host.reg(target);
   CHECK(host.send(one, rdma(WrOpcode::RDMA_WRITE, source, source_mr, target, target_mr)).ok());
   CHECK_EQ(host.wait().status, WcStatus::SUCCESS);
@@ -321,6 +321,7 @@ bool is_of_c_library(int fd) {
 // Opens a device, closes its descriptors of a kind under it, and waits for it to say so.
 void lose_descriptors(const std::string& prefix) {
   const std::vector<int> before = open_descriptors(prefix);
+  Bytes bytes(64), target(64);
   DriverPair pair;
   std::vector<int> lost;
   for (const int fd : open_descriptors(prefix)) {
@@ -331,7 +332,6 @@ void lose_descriptors(const std::string& prefix) {
   // Not by close(): a thread sanitizer would rightly call it a race.
   for (const int fd : lost) syscall(SYS_close, fd);
   // Traffic makes the driver look at what it waits on; some of it may still get through.
-  Bytes bytes(64), target(64);
   const SendWr write =
       rdma(WrOpcode::RDMA_WRITE, bytes, pair.a.reg(bytes), target, pair.b.reg(target));
   const std::uint64_t until_ns = monotonic_ns() + kPatienceNs;

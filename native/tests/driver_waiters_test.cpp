@@ -98,8 +98,8 @@ void serves_its_peers(bool neighbours) {
   OpenOptions options = over(neighbours);
   options.retry_early = false;
   constexpr std::uint8_t kNoTimeout = 0;
-  DriverPair pair(options, options, kNoTimeout);
   Bytes source = pattern(4096, 3), target(source.size());
+  DriverPair pair(options, options, kNoTimeout);
   const MrInfo source_mr = pair.b.reg(source), target_mr = pair.a.reg(target);
   const auto serve = [&] {
     target.assign(target.size(), 0);

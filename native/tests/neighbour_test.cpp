@@ -109,9 +109,9 @@ TEST("neighbour: packets and bytes are counted as they are over the network") {
 }
 
 TEST("neighbour: a payload that is not there fails its sender, and nobody else") {
+  std::vector<std::uint8_t> target = pattern(65'536, 1);
   NeighbourPair pair;
   Pages gone(65'536);
-  std::vector<std::uint8_t> target = pattern(65'536, 1);
   const MrInfo gone_mr = reg_at(pair.a, gone.address(), gone.length);
   const MrInfo target_mr = pair.b.reg(target);
   gone.unmap();
@@ -127,9 +127,9 @@ TEST("neighbour: a payload that is not there fails its sender, and nobody else")
 }
 
 TEST("neighbour: a READ of memory that is gone is refused") {
+  std::vector<std::uint8_t> local = pattern(65'536, 1);
   NeighbourPair pair;
   Pages gone(65'536);
-  std::vector<std::uint8_t> local = pattern(65'536, 1);
   const MrInfo gone_mr = reg_at(pair.b, gone.address(), gone.length);
   const MrInfo local_mr = pair.a.reg(local);
   gone.unmap();
@@ -144,11 +144,13 @@ TEST("neighbour: a READ of memory that is gone is refused") {
 }
 
 TEST("neighbour: what a queue pair had lent is not fetched after its requests were flushed") {
+  auto local = pattern(200'000, 1);
+  auto remote = pattern(200'000, 2);
+  auto probe = pattern(100, 3);
+  auto probed = pattern(100, 4);
   NeighbourPair pair;
   const auto [second_a, second_b] = pair.connect_another();
   static_cast<void>(second_b);
-  auto local = pattern(200'000, 1);
-  auto remote = pattern(200'000, 2);
   const MrInfo local_mr = pair.a.reg(local);
   const MrInfo remote_mr = pair.b.reg(remote);
   const SendWr write = rdma(WrOpcode::RDMA_WRITE, local, local_mr, remote, remote_mr);
@@ -159,8 +161,6 @@ TEST("neighbour: what a queue pair had lent is not fetched after its requests we
     CHECK_EQ(pair.a.wait().status, WcStatus::WR_FLUSH_ERR);
     std::ranges::fill(local, std::uint8_t{0});
   }
-  auto probe = pattern(100, 3);
-  auto probed = pattern(100, 4);
   const MrInfo probe_mr = pair.a.reg(probe);
   const MrInfo probed_mr = pair.b.reg(probed);
   CHECK(pair.a.send(second_a, rdma(WrOpcode::RDMA_WRITE, probe, probe_mr, probed, probed_mr)).ok());
@@ -169,9 +169,9 @@ TEST("neighbour: what a queue pair had lent is not fetched after its requests we
 }
 
 TEST("neighbour: what lies in a region that is deregistered is not fetched any more") {
-  NeighbourPair pair;
   auto local = pattern(200'000, 1);
   auto remote = pattern(200'000, 2);
+  NeighbourPair pair;
   const MrInfo local_mr = pair.a.reg(local);
   const MrInfo remote_mr = pair.b.reg(remote);
   {
@@ -186,9 +186,9 @@ TEST("neighbour: what lies in a region that is deregistered is not fetched any m
 }
 
 TEST("neighbour: more than the ring holds waits for room, and all of it arrives in order") {
-  NeighbourPair pair;
   std::vector<std::uint8_t> local = pattern(1000, 1);
   std::vector<std::uint8_t> remote(1000);
+  NeighbourPair pair;
   const MrInfo local_mr = pair.a.reg(local);
   const MrInfo remote_mr = pair.b.reg(remote);
   SendWr write = rdma(WrOpcode::RDMA_WRITE, local, local_mr, remote, remote_mr);
@@ -214,9 +214,9 @@ TEST("neighbour: more than the ring holds waits for room, and all of it arrives 
 }
 
 TEST("neighbour: one that has gone costs the retries, as a host that crashed does") {
-  NeighbourPair pair;
   std::vector<std::uint8_t> local = pattern(1000, 1);
   std::vector<std::uint8_t> remote(1000);
+  NeighbourPair pair;
   const MrInfo local_mr = pair.a.reg(local);
   const MrInfo remote_mr = pair.b.reg(remote);
   const std::uint32_t impatient = pair.connect_another(14).first;  // 67 ms.
@@ -239,9 +239,9 @@ TEST("neighbour: one that has gone costs the retries, as a host that crashed doe
 TEST("neighbour: shared memory that somebody scribbles over harms nobody else's memory") {
   Random random(testing::seed());
   for (int round = 0; round < 8; ++round) {
-    NeighbourPair pair;
     auto local = pattern(50'000, 1);
     auto remote = pattern(150'000, 2);
+    NeighbourPair pair;
     const MrInfo local_mr = pair.a.reg(local);
     const auto middle = reinterpret_cast<std::uint64_t>(remote.data()) + 50'000;
     const MrInfo remote_mr = reg_at(pair.b, middle, 50'000);
