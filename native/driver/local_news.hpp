@@ -12,10 +12,7 @@ class LocalNews {
   // under way to neighbours.
   void looked(bool fetched, bool lends) {
     // The last one that was fetched is news as well: who had it goes on now, however long it took.
-    // Nobody else writes it: no exchange, which costs as much as a lock.
-    const bool lent = lends_.load(std::memory_order_relaxed);
-    if (lends != lent) lends_.store(lends, std::memory_order_relaxed);
-    const bool given_back = lent && !lends;
+    const bool given_back = lends_.exchange(lends, std::memory_order_relaxed) && !lends;
     if (fetched || given_back) is_new_.store(true, std::memory_order_relaxed);
   }
   bool lends() const { return lends_.load(std::memory_order_relaxed); }

@@ -61,12 +61,11 @@ struct RingRecord {
   SharedSlot* slot = nullptr;  // Null: there is none.
   std::uint8_t* headers = nullptr;
   std::uint8_t* rest = nullptr;
-  // As they were when they were checked: in the slot they may change at any time. What is looked at
-  // together does not lie together: two fields that were just written, read as one, are waited for.
-  std::uint32_t psns = 1;
+  // As they were when they were checked: in the slot they may change at any time.
   std::uint32_t bytes = 0;
-  std::uint32_t piece_count = 0;
   std::uint32_t header_bytes = 0;
+  std::uint32_t psns = 1;
+  std::uint32_t piece_count = 0;
 
   std::uint32_t rest_bytes() const { return bytes - header_bytes; }
 };
