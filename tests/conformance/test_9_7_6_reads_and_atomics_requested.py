@@ -74,14 +74,19 @@ def test_9_7_6_a_long_read_is_asked_for_in_pieces(host, mtu_code, packets):
     assert memory.bytes == bytes(length) + b"thend"
 
 
-def test_9_7_6_a_program_is_asked_for_a_long_read_at_once(asking):
-    """One that does not send from an adapter's ports, once it has been heard."""
-    qp, peer, _ = asking
+def hear_a_program(qp, peer):
+    """The peer is one from now on: it acknowledges a SEND, and not from an adapter's port."""
     peer.route = Route(peer.route.source, peer.route.destination, udp_source_port=4791)
-    memory = peer.host.memory(1025 * 256)
     qp.post(send())
     peer.take()
     peer.ack(START)
+
+
+def test_9_7_6_a_program_is_asked_for_a_long_read_at_once(asking):
+    """One that does not send from an adapter's ports, once it has been heard."""
+    qp, peer, _ = asking
+    hear_a_program(qp, peer)
+    memory = peer.host.memory(1025 * 256)
     qp.post(read(memory.sge(0, 1025 * 256), at=0x5000))
     assert asked(peer) == [(START + 1, 0x5000, 1024 * 256)]
     content = pattern(1024 * 256)
@@ -98,11 +103,8 @@ def test_9_7_6_a_program_is_asked_for_a_long_read_at_once(asking):
 def test_9_7_6_a_program_whose_answers_get_lost_is_asked_for_less(asking):
     """The rest at once, and pieces from the next READ on."""
     qp, peer, _ = asking
-    peer.route = Route(peer.route.source, peer.route.destination, udp_source_port=4791)
+    hear_a_program(qp, peer)
     memory = peer.host.memory(200 * 256)
-    qp.post(send())
-    peer.take()
-    peer.ack(START)
     qp.post(read(memory.sge(0, 200 * 256), at=0x5000))
     assert asked(peer) == [(START + 1, 0x5000, 200 * 256)]
     peer.response("RDMA_READ_RESPONSE_FIRST", START + 1, bytes(256))
