@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "memory/guarded_routines.hpp"
+#include "vocabulary/emulator.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -15,6 +16,12 @@
 
 #if !defined(__linux__) || !(defined(__x86_64__) || defined(__aarch64__))
 #error "guarded memory access is written for Linux on x86-64 and arm64"
+#endif
+
+#if defined(__x86_64__)
+extern "C" {
+[[gnu::visibility("hidden"), gnu::used]] std::size_t softhca_string_bytes = 256;
+}
 #endif
 
 namespace softhca {
@@ -93,6 +100,9 @@ void install_fault_guard() {
   const std::lock_guard lock(install_mutex);
   install_one(SIGSEGV, previous_segv);
   install_one(SIGBUS, previous_bus);
+#if defined(__x86_64__)
+  if (runs_in_emulator()) softhca_string_bytes = SIZE_MAX;
+#endif
 }
 
 std::size_t guarded_copy(void* to, const void* from, std::size_t size) {

@@ -17,6 +17,8 @@ int softhca_xadd(void* at, std::uint64_t addend, std::uint64_t* original);
 // Faults where the memory may not be written, whether it is equal or not.
 int softhca_cmpxchg(void* at, std::uint64_t compare, std::uint64_t swap, std::uint64_t* original);
 #if defined(__x86_64__)
+// A copy of more bytes is one instruction.
+extern std::size_t softhca_string_bytes;
 // Copies steps of 256 bytes, and folds them into lanes (memory/folding_copy.hpp). How many steps
 // were not copied.
 std::size_t softhca_fold(void* to, const void* from, std::size_t steps, void* lanes,

@@ -6,10 +6,10 @@
 // calling convention puts the arguments in rdi, rsi, rdx, rcx.
 //
 // Copying goes up from the first byte, and what is left is in rcx throughout, but for what rdx
-// adds. "rep movsb" is best for many bytes, but takes longer to begin than to copy a few, and may
-// show its bytes in any order (Intel SDM Vol 3, "Fast-String Operation and Out-of-Order Stores"):
-// the last bytes of a copy, which programs watch, are stored once, and by an instruction of their
-// own.
+// adds. "rep movsb" is best for many bytes (softhca_string_bytes says how many), but takes longer
+// to begin than to copy a few, and may show its bytes in any order (Intel SDM Vol 3, "Fast-String
+// Operation and Out-of-Order Stores"): the last bytes of a copy, which programs watch, are stored
+// once, and by an instruction of their own.
 asm(R"(
     .text
     .p2align 4
@@ -21,8 +21,24 @@ softhca_copy:
     movq %rdx, %rcx
     xorl %edx, %edx
 softhca_copy_fault:
-    cmpq $256, %rcx
+    cmpq softhca_string_bytes(%rip), %rcx
     ja 7f
+    jmp 9f
+8:
+    movups (%rsi), %xmm0
+    movups 16(%rsi), %xmm1
+    movups 32(%rsi), %xmm2
+    movups 48(%rsi), %xmm3
+    movups %xmm0, (%rdi)
+    movups %xmm1, 16(%rdi)
+    movups %xmm2, 32(%rdi)
+    movups %xmm3, 48(%rdi)
+    addq $64, %rsi
+    addq $64, %rdi
+    subq $64, %rcx
+9:
+    cmpq $64, %rcx
+    ja 8b
     jmp 1f
 0:
     movups (%rsi), %xmm0

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memory/guarded_access.hpp"
+#include "memory/guarded_routines.hpp"
 #include "tests/check.hpp"
 
 namespace softhca::testing {
@@ -32,11 +33,26 @@ struct Pages {
   std::uint8_t* end = nullptr;
 };
 
-TEST("guarded access: every length from every place is copied, and nothing beside it") {
+// Both ways of copying much: that of processors and that of emulators.
+template <class Work>
+void in_either_way(Work work) {
   install_fault_guard();
+#if defined(__x86_64__)
+  const std::size_t here = softhca_string_bytes;
+  for (const std::size_t bytes : {std::size_t{256}, SIZE_MAX}) {
+    softhca_string_bytes = bytes;
+    work();
+  }
+  softhca_string_bytes = here;
+#else
+  work();
+#endif
+}
+
+void copy_every_length() {
   std::vector<std::uint8_t> from(400);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * 7 + 1);
-  for (std::size_t size = 0; size < 300; ++size) {
+  for (std::size_t size = 0; size < 330; ++size) {
     for (const std::size_t place : {0u, 1u, 7u, 8u, 63u}) {
       std::vector<std::uint8_t> to(400, 0);
       CHECK_EQ(guarded_copy(to.data() + place, from.data() + 3, size), 0u);
@@ -49,16 +65,24 @@ TEST("guarded access: every length from every place is copied, and nothing besid
   }
 }
 
-TEST("guarded access: a copy that runs into nothing says so, from and to") {
+TEST("guarded access: every length from every place is copied, and nothing beside it") {
+  in_either_way(copy_every_length);
+}
+
+void copy_into_nothing() {
   Pages pages;
   std::vector<std::uint8_t> ours(500, 5);
   for (const std::size_t there : {0u, 1u, 8u, 63u, 64u, 65u, 200u}) {
-    for (const std::size_t beyond : {1u, 8u, 64u, 200u}) {
+    for (const std::size_t beyond : {1u, 8u, 64u, 200u, 300u}) {
       CHECK(guarded_copy(pages.end - there, ours.data(), there + beyond) >= beyond);
       CHECK(guarded_copy(ours.data(), pages.end - there, there + beyond) >= beyond);
       CHECK_EQ(guarded_copy(ours.data(), pages.end - there, there), 0u);
     }
   }
+}
+
+TEST("guarded access: a copy that runs into nothing says so, from and to") {
+  in_either_way(copy_into_nothing);
 }
 
 TEST("guarded access: words are loaded, stored and exchanged, or fault") {

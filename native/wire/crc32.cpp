@@ -6,12 +6,11 @@
 #include <atomic>
 #include <cstring>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#elif defined(__aarch64__)
+#if defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
 
+#include "vocabulary/emulator.hpp"
 #include "wire/crc32_lanes.hpp"
 #include "wire/crc32_routines.hpp"
 
@@ -19,27 +18,11 @@ namespace softhca {
 namespace {
 
 struct RoutineList {
-  std::array<Crc32Routine, 3> routines{};
+  std::array<Crc32Routine, 4> routines{};
   std::size_t count = 0;
 
   void add(const Crc32Routine& routine) { routines[count++] = routine; }
 };
-
-#if defined(__x86_64__)
-// QEMU's emulator without hardware below it has the instructions too, but does them bit by bit, at
-// a third of the speed of the tables. It names itself where hypervisors do.
-bool is_slow_emulator() {
-  std::uint32_t highest = 0;
-  std::array<std::uint32_t, 3> name{};
-  std::uint32_t flags = 0;
-  std::uint32_t unused = 0;
-  __cpuid(1, unused, unused, flags, unused);
-  constexpr std::uint32_t kHypervisor = 1U << 31;
-  if ((flags & kHypervisor) == 0) return false;
-  __cpuid(0x4000'0000, highest, name[0], name[1], name[2]);
-  return std::memcmp(name.data(), "TCGTCGTCGTCG", sizeof name) == 0;
-}
-#endif
 
 RoutineList find_routines() {
   RoutineList list;
@@ -54,11 +37,11 @@ RoutineList find_routines() {
 #elif defined(__aarch64__)
   if ((getauxval(AT_HWCAP) & HWCAP_CRC32) != 0) list.add({"armv8-crc", crc32_by_armv8});
 #endif
+  const std::size_t plain = list.count;
+  list.add({"sparse", crc32_by_sparse_multiple});
   list.add({"table", crc32_by_table});
-#if defined(__x86_64__)
   const auto first = list.routines.begin();
-  if (is_slow_emulator()) std::rotate(first, first + list.count - 1, first + list.count);
-#endif
+  if (runs_in_emulator()) std::rotate(first, first + plain, first + plain + 1);
   return list;
 }
 

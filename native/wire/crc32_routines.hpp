@@ -21,6 +21,9 @@ struct Crc32Routine {
 // follow in the order in which real CPUs are fast at them.
 std::span<const Crc32Routine> crc32_routines();
 
+// Any CPU can do this.
+std::uint32_t crc32_by_sparse_multiple(std::uint32_t crc, ByteView bytes);
+
 #if defined(__x86_64__)
 // The caller must know that the CPU has PCLMULQDQ and SSE4.1.
 std::uint32_t crc32_by_pclmulqdq(std::uint32_t crc, ByteView bytes);
