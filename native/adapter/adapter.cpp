@@ -64,7 +64,7 @@ bool Adapter::State::receive_short(const Route& route, ByteView datagram, Receiv
   if (qp == nullptr || qp->congestion != nullptr) return false;
   report.has_wr = qp->responder.current_receive(report.wr_id);
   qp->heard(route, report.numbered);
-  if (!qp->receive_short(packet, route)) return false;
+  if (qp->receive_short({&packet, 1}, route) == 0) return false;
   report.qpn = qp->qpn;
   timers.update(*qp);
   return true;

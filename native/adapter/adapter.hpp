@@ -174,8 +174,10 @@ class Adapter {
   bool exchange(std::uint64_t now_ns);
   // A packet from one of them. False: its payload could not be read, and it was dropped.
   bool receive_local(const Route& route, const Packet& packet, std::uint64_t now_ns);
-  // The same for short messages. False: receive_local() has to have it.
-  bool receive_short(const Route& route, const ShortPacket& packet, std::uint64_t now_ns);
+  // The same for short messages, one after the other: how many were taken. receive_local() has to
+  // have the next.
+  std::size_t receive_short(const Route& route, std::span<const ShortPacket> packets,
+                            std::uint64_t now_ns);
   // The ways to other adapters; null: none. They outlive the adapter's last call.
   void set_paths(LocalPaths* paths);
   // A way has come to its end.

@@ -87,17 +87,19 @@ void Adapter::State::SelfPath::send(const LocalPacket& packet) {
 }
 
 // A short message overtakes nobody: it leaves at once only where nothing else is to leave.
+bool Adapter::State::may_leave_at_once(const QueuePair& qp) const {
+  return qp.listed == QueuePair::Listed::NOWHERE && ready_local.empty() && stalled.empty() &&
+         port_active && observer == nullptr;
+}
+
 bool Adapter::State::send_at_once(QueuePair& qp) {
-  if (qp.listed != QueuePair::Listed::NOWHERE || !ready_local.empty() || !stalled.empty() ||
-      !port_active || observer != nullptr || !qp.requester.may_send_short()) {
-    return false;
-  }
+  if (!may_leave_at_once(qp) || !qp.requester.may_send_short()) return false;
   ShortPacket packet;
   if (!qp.requester.make_short(packet, leaving_bytes)) return false;
   if (qp.local == &self) {
     if (!send_to_self(qp, packet)) return false;
   } else {
-    if (!qp.local->send_short(packet)) return false;
+    if (qp.local->send_short({&packet, 1}) == 0) return false;
     qp.requester.sent_short(packet);
     qp.requester.await_acknowledgement();
     qp.took_turn(false);
@@ -106,16 +108,27 @@ bool Adapter::State::send_at_once(QueuePair& qp) {
   return true;
 }
 
+// Those at the beginning of a list that may leave at once, to another adapter of this host.
+std::size_t Adapter::State::post_short(QueuePair& qp, std::span<const SendWr* const> wrs,
+                                       std::span<const std::uint64_t> cqes) {
+  if (wrs.size() < 2 || qp.local == nullptr || qp.local == &self || !may_leave_at_once(qp)) {
+    return 0;
+  }
+  const std::size_t posted = qp.requester.post_short(wrs, cqes);
+  if (posted > 0) timers.update(qp);
+  return posted;
+}
+
 // To a queue pair of this adapter, which takes it before anybody says that it has left.
 bool Adapter::State::send_to_self(QueuePair& qp, const ShortPacket& packet) {
   QueuePair* const peer = qps.find(packet.destination_qpn);
   if (peer == nullptr || !peer->admits_short(packet, qp.route) ||
-      !peer->responder.may_take_short(packet) || !peer->responder.place_short(packet)) {
+      !peer->responder.admit_short(packet)) {
     return false;
   }
   qp.requester.sent_short(packet);
   qp.took_turn(false);
-  peer->took_short(packet);
+  peer->took_short({&packet, 1});
   const bool owes = peer->responder.finish_short(packet) == Responder::Short::OWES_ACKNOWLEDGE;
   if (!owes || !acknowledge_at_once(*peer, qp, packet.psn)) {
     if (owes) peer->responder.push_acknowledge(packet.psn);
@@ -215,16 +228,22 @@ bool Adapter::receive_local(const Route& route, const Packet& packet, std::uint6
   return readable;
 }
 
-bool Adapter::receive_short(const Route& route, const ShortPacket& packet, std::uint64_t now_ns) {
+std::size_t Adapter::receive_short(const Route& route, std::span<const ShortPacket> packets,
+                                   std::uint64_t now_ns) {
   State& s = *state_;
-  QueuePair* const qp = s.qps.find(packet.destination_qpn);
-  if (qp == nullptr || !s.port_active) return false;
-  s.arrived_at.fetch(*qp);
-  s.set_time(now_ns);
-  if (!qp->receive_short(packet, route)) return false;
-  s.timers.update(*qp);
-  s.settle_overflows();
-  return true;
+  std::size_t taken = 0;
+  while (taken < packets.size()) {
+    QueuePair* const qp = s.qps.find(packets[taken].destination_qpn);
+    if (qp == nullptr || !s.port_active) break;
+    s.arrived_at.fetch(*qp);
+    s.set_time(now_ns);
+    const std::size_t count = qp->receive_short(packets.subspan(taken), route);
+    if (count == 0) break;
+    s.timers.update(*qp);
+    s.settle_overflows();
+    taken += count;
+  }
+  return taken;
 }
 
 void Adapter::payload_unreadable(std::uint32_t qpn, const Packet& packet, std::uint64_t now_ns) {

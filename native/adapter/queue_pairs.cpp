@@ -330,9 +330,14 @@ Status Adapter::post_send(std::uint32_t qpn, std::span<const SendWr* const> wrs,
   if (qp->sq.source() != nullptr) {
     return refuse(EINVAL, "qp", qpn, "is posted to through its mapped send queue");
   }
-  const Status status = post_each(wrs, cqes, posted, [&](const SendWr& wr, std::uint64_t cqe) {
-    return s.post_to(*qp, wr, cqe);
-  });
+  Status status = Status::success();
+  while (status.ok() && posted < wrs.size()) {
+    const std::span<const std::uint64_t> numbers = cqes.empty() ? cqes : cqes.subspan(posted);
+    posted += s.post_short(*qp, wrs.subspan(posted), numbers);
+    if (posted == wrs.size()) break;
+    status = s.post_to(*qp, *wrs[posted], cqes.empty() ? 0 : cqes[posted]);
+    posted += status.ok() ? 1 : 0;
+  }
   s.settle_overflows();
   return status;
 }

@@ -72,6 +72,9 @@ struct Adapter::State final : Services {
   // Where connected queue pairs send on this route without a wire; null: they do not.
   LocalPath* path_of(const Route& route);
   bool send_locally(QueuePair& qp);
+  bool may_leave_at_once(const QueuePair& qp) const;
+  std::size_t post_short(QueuePair& qp, std::span<const SendWr* const> wrs,
+                         std::span<const std::uint64_t> cqes);
   bool send_to_self(QueuePair& qp, const ShortPacket& packet);
   bool acknowledge_at_once(QueuePair& peer, QueuePair& qp, std::uint32_t psn);
   void leave_path(QueuePair& qp);
@@ -107,7 +110,8 @@ struct Adapter::State final : Services {
     bool has_room() override { return true; }
     bool can_fetch(std::span<const MemoryPiece>) override { return true; }
     bool delivers_at_once() const override { return true; }
-    bool send_short(const ShortPacket&) override { return false; }  // See send_to_self().
+    // See send_to_self().
+    std::size_t send_short(std::span<const ShortPacket>) override { return 0; }
     void send(const LocalPacket& packet) override;
     State& adapter;
   };

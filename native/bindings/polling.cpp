@@ -30,11 +30,9 @@ nb::object poll_one(Hca& hca, std::uint32_t cq, nb::handle cls) {
 std::size_t poll_records(Hca& hca, std::uint32_t cq, char* records, std::size_t room) {
   // What callbacks are let go of may run Python code: when the records are complete.
   std::vector<CqeTable::Posted> dropped;
-  char* at = records;
+  CompletionRecord* at = records_at(records);
   return poll_each(hca, cq, room, 0, true, [&](const Completion& completion) {
-    const CompletionRecord record = to_record(completion);
-    std::memcpy(at, &record, sizeof record);
-    at += sizeof record;
+    write_record(completion, *at++);
     if (completion.cqe != 0) dropped.push_back(take_cqe(hca, completion));
   });
 }
@@ -120,9 +118,7 @@ void bind_records(nb::module_& module) {
       [](nb::handle completion, CompletionRecords& into, std::uint64_t index) {
         const Completion* const found = find_completion(completion);
         if (found == nullptr) throw nb::type_error("completion must be a Completion");
-        const CompletionRecord record = to_record(*found);
-        std::memcpy(into.data() + checked_index(into, index) * sizeof record, &record,
-                    sizeof record);
+        write_record(*found, records_at(into.data())[checked_index(into, index)]);
       },
       nb::arg("completion"), nb::arg("into"), nb::arg("index"),
       nb::sig("def store_completion(completion: Completion, into: CompletionRecords, "

@@ -2,7 +2,6 @@
 // object for each. The layouts are public: src/softhca/verbs/records.py says them in words.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "queue/completion.hpp"
@@ -37,7 +36,8 @@ struct RecvRecord {
 };
 static_assert(sizeof(RecvRecord) == 24);
 
-struct CompletionRecord {
+// It may lie anywhere in whatever memory the caller has.
+struct [[gnu::packed, gnu::may_alias]] CompletionRecord {
   std::uint64_t wr_id;
   std::uint64_t timestamp_ns;
   std::uint64_t address;
@@ -112,29 +112,35 @@ inline void from_record(const RecvRecord& record, RecvWr& wr) {
   set_entry(wr.sges, record.addr, record.length, record.lkey);
 }
 
-inline CompletionRecord to_record(const Completion& completion) {
-  return {.wr_id = completion.wr_id,
-          .timestamp_ns = completion.timestamp_ns,
-          .address = completion.address,
-          .length = completion.length,
-          .byte_len = completion.byte_len,
-          .immediate_or_rkey = completion.immediate_or_rkey,
-          .qp_num = completion.qpn,
-          .src_qp = completion.source_qpn,
-          .wc_flags = completion.wc_flags,
-          .psn = completion.psn,
-          .key = completion.key,
-          .pkey_index = completion.pkey_index,
-          .status = static_cast<std::uint8_t>(completion.status),
-          .opcode = static_cast<std::uint8_t>(completion.opcode),
-          .reason = static_cast<std::uint8_t>(completion.reason),
-          .sl = completion.sl,
-          .port = completion.port,
-          .ip_version = completion.ip_version,
-          .is_receive = completion.is_receive,
-          .solicited = completion.solicited,
-          .by_peer = completion.by_peer,
-          .reserved = 0};
+inline CompletionRecord* records_at(char* bytes) {
+  return reinterpret_cast<CompletionRecord*>(bytes);
+}
+
+// Field by field to where it belongs: what is put together elsewhere in small units, and copied
+// from there in larger ones, has to wait for the processor's own stores.
+inline void write_record(const Completion& completion, CompletionRecord& record) {
+  record.wr_id = completion.wr_id;
+  record.timestamp_ns = completion.timestamp_ns;
+  record.address = completion.address;
+  record.length = completion.length;
+  record.byte_len = completion.byte_len;
+  record.immediate_or_rkey = completion.immediate_or_rkey;
+  record.qp_num = completion.qpn;
+  record.src_qp = completion.source_qpn;
+  record.wc_flags = completion.wc_flags;
+  record.psn = completion.psn;
+  record.key = completion.key;
+  record.pkey_index = completion.pkey_index;
+  record.status = static_cast<std::uint8_t>(completion.status);
+  record.opcode = static_cast<std::uint8_t>(completion.opcode);
+  record.reason = static_cast<std::uint8_t>(completion.reason);
+  record.sl = completion.sl;
+  record.port = completion.port;
+  record.ip_version = completion.ip_version;
+  record.is_receive = completion.is_receive;
+  record.solicited = completion.solicited;
+  record.by_peer = completion.by_peer;
+  record.reserved = 0;
 }
 
 inline Completion to_completion(const CompletionRecord& record) {

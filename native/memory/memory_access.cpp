@@ -18,8 +18,6 @@ bool copies_plainly(const Payload& in, const std::uint8_t* to) {
 
 }  // namespace
 
-// Written so that nothing can wrap: the offset is at most the length, and the rest is compared with
-// what is left.
 Reason MemoryTable::check_range(const KeySlot& slot, std::uint64_t address, std::uint64_t length,
                                 std::uint32_t access) const {
   const RegionRequest& region = slot.region;
@@ -29,11 +27,7 @@ Reason MemoryTable::check_range(const KeySlot& slot, std::uint64_t address, std:
   if ((region.access & access) != access) {
     return Reason::MISSING_RIGHT;
   }
-  if (address < region.iova || address - region.iova > region.length ||
-      length > region.length - (address - region.iova)) {
-    return Reason::OUT_OF_BOUNDS;
-  }
-  return Reason::NONE;
+  return holds(region, address, length) ? Reason::NONE : Reason::OUT_OF_BOUNDS;
 }
 
 AccessFault MemoryTable::check_local(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
@@ -130,16 +124,21 @@ AccessFault MemoryTable::walk(std::uint32_t pd, std::span<const Sge> sges, std::
   return {};
 }
 
-const std::uint8_t* MemoryTable::plain(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
-                                       std::uint64_t length, std::uint32_t access) const {
+const RegionRequest* MemoryTable::plain_region(std::uint32_t pd, std::uint32_t key,
+                                               std::uint32_t access) const {
   const KeySlot* slot = slot_of(key);
   if (slot == nullptr || slot->kind != KeyKind::REGION || slot->region.pd != pd ||
       slot->region.watched || slot->region.space || !space_.is_direct() || observer != nullptr ||
-      check_range(*slot, address, length, access) != Reason::NONE) {
+      slot->state != KeyState::VALID || (slot->region.access & access) != access) {
     return nullptr;
   }
-  return reinterpret_cast<const std::uint8_t*>(slot->region.address +
-                                               (address - slot->region.iova));
+  return &slot->region;
+}
+
+const std::uint8_t* MemoryTable::plain(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
+                                       std::uint64_t length, std::uint32_t access) const {
+  const RegionRequest* region = plain_region(pd, key, access);
+  return region == nullptr ? nullptr : place_in(*region, address, length);
 }
 
 const std::uint8_t* MemoryTable::plain_entry(std::uint32_t pd, std::span<const Sge> sges,

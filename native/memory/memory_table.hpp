@@ -143,6 +143,15 @@ class MemoryTable {
   // from it are guarded.
   const std::uint8_t* plain(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
                             std::uint64_t length, std::uint32_t access) const;
+  // The two halves of it: such a region, and where in it the bytes lie; null: not within it.
+  const RegionRequest* plain_region(std::uint32_t pd, std::uint32_t key,
+                                    std::uint32_t access) const;
+  static const std::uint8_t* place_in(const RegionRequest& region, std::uint64_t address,
+                                      std::uint64_t length) {
+    return holds(region, address, length)
+               ? reinterpret_cast<const std::uint8_t*>(region.address + (address - region.iova))
+               : nullptr;
+  }
   // The same for the bytes from `offset` on of a list of one entry.
   const std::uint8_t* plain_entry(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
                                   std::uint64_t length, std::uint32_t access) const;
@@ -190,6 +199,12 @@ class MemoryTable {
   std::function<void(std::uint32_t)> revoking;
 
  private:
+  // Written so that nothing can wrap: the offset is at most the length, and the rest is compared
+  // with what is left.
+  static bool holds(const RegionRequest& region, std::uint64_t address, std::uint64_t length) {
+    return address >= region.iova && address - region.iova <= region.length &&
+           length <= region.length - (address - region.iova);
+  }
   // Copies bytes out to the user, and tells.
   bool put(AddressSpace& space, std::uint64_t at, const Payload& from, std::uint64_t offset,
            std::uint64_t length, std::uint32_t key, std::uint64_t address, MessagePart* part);

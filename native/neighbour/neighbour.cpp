@@ -49,8 +49,6 @@ constexpr int kMostUnheard = 1024;
 constexpr std::uint32_t kHastenedBytes = 1024;
 constexpr std::uint32_t kMayRefer = kSend | kWrite | kReadResponse;
 
-constexpr auto raw(RecordState state) { return static_cast<std::uint32_t>(state); }
-
 // What nobody has taken. False: there were files that no neighbour hands over.
 bool close_all(std::vector<FileDescriptor>& fds) {
   bool known = true;
@@ -115,32 +113,38 @@ bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
   });
 }
 
-bool Neighbour::send_short(const ShortPacket& packet) {
+std::size_t Neighbour::send_short(std::span<const ShortPacket> packets) {
   settle();
-  if (!writer_.has_room()) return false;
-  const RingRecord record = writer_.begin(static_cast<std::uint32_t>(packet.header_bytes()),
-                                          static_cast<std::uint32_t>(packet.payload.size()));
-  if (record.slot == nullptr) return false;
-  encode_short(packet, record.headers);
-  if (guarded_copy(record.rest, packet.payload.data(), packet.payload.size()) != 0) return false;
-  publish(record);
-  if (writer_.take_sleeper(met_.is_ordered)) wake();
-  return true;
+  std::size_t sent = 0;
+  for (; sent < packets.size() && writer_.has_room(); ++sent) {
+    const ShortPacket& packet = packets[sent];
+    RingPlace behind;
+    const RingRecord record =
+        writer_.begin(static_cast<std::uint32_t>(packet.header_bytes()),
+                      static_cast<std::uint32_t>(packet.payload.size()), behind);
+    if (record.slot == nullptr) break;
+    encode_short(packet, record.headers);
+    if (guarded_copy(record.rest, packet.payload.data(), packet.payload.size()) != 0) break;
+    publish(record, behind);
+  }
+  if (sent > 0 && writer_.take_sleeper(met_.is_ordered)) wake();
+  return sent;
 }
 
 void Neighbour::send(const LocalPacket& local) {
   const Packet& packet = local.packet;
   const std::size_t rest_bytes =
       local.pieces.empty() ? packet.payload.size() : local.pieces.size() * sizeof(PieceOnTheWay);
+  RingPlace behind;
   RingRecord record =
-      writer_.begin(packet.info->header_bytes, static_cast<std::uint32_t>(rest_bytes));
+      writer_.begin(packet.info->header_bytes, static_cast<std::uint32_t>(rest_bytes), behind);
   if (record.slot == nullptr) return;  // The peer is not what it should be.
   record.psns = packet.psns;
   record.piece_count = static_cast<std::uint32_t>(local.pieces.size());
   encode_headers(packet, {record.headers, record.header_bytes});
   if (local.pieces.empty()) {
     if (rest_bytes != 0) std::memcpy(record.rest, packet.payload.data(), rest_bytes);
-    publish(record);
+    publish(record, behind);
   } else {
     Lent lent;
     lent.slot = record.slot;
@@ -166,19 +170,19 @@ void Neighbour::send(const LocalPacket& local) {
         lent.keys.push_back(piece.key >> 8);
       }
     }
-    writer_.publish(record);
+    writer_.publish(record, behind);
     lent.end = writer_.produced();
     lent_.push_back(std::move(lent));
   }
   if (writer_.take_sleeper(met_.is_ordered)) wake();
 }
 
-void Neighbour::publish(const RingRecord& record) {
+void Neighbour::publish(const RingRecord& record, RingPlace behind) {
   if (heard_ && record.bytes > kInlineBytes && record.bytes <= kHastenedBytes) {
     heard_ = false;
     writer_.hasten(record);
   }
-  writer_.publish(record);
+  writer_.publish(record, behind);
 }
 
 void Neighbour::wake() { eventfd_write(met_.bell.get(), 1); }
@@ -318,13 +322,20 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
   int taken = 0;
   bool borrowed = false;
   fetched_bytes_ = 0;
-  for (; taken < most && fetched_bytes_ < kFetchBytes; ++taken) {
-    const RingRecord record = reader_.peek();
+  while (taken < most && fetched_bytes_ < kFetchBytes) {
+    RingPlace behind;
+    const RingRecord record = reader_.peek(reader_.place(), behind);
     if (record.slot == nullptr) break;
+    heard_ = true;
+    if (read_short(record, short_[0])) {
+      const int run = take_short(adapter, behind, now_ns, most - taken);
+      taken += run;
+      if (run > 0) continue;
+    }
     take(adapter, record, now_ns);
     borrowed |= record.piece_count != 0;
-    heard_ = true;
-    if (reader_.consume()) wake();
+    if (reader_.consume(behind)) wake();
+    ++taken;
   }
   // Who has lent something waits until it has it back. A fence for each would wait for all that was
   // copied.
@@ -341,18 +352,34 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
   return taken > 0;
 }
 
-bool Neighbour::take_short(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) {
-  ShortPacket packet;
+bool Neighbour::read_short(const RingRecord& record, ShortPacket& packet) const {
   if (record.piece_count != 0 || record.psns != 1 ||
       !decode_short(record.headers, record.header_bytes, packet)) {
     return false;
   }
   packet.payload = {record.rest, record.rest_bytes()};
-  return adapter.receive_short(from_peer_, packet, now_ns);
+  return true;
+}
+
+// The first has been read, and those behind it come along. How many were taken; the next one has to
+// be taken in the general way.
+int Neighbour::take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most) {
+  const std::size_t limit = std::min(kShortAtOnce, static_cast<std::size_t>(most));
+  behind_short_[0] = behind;
+  std::size_t count = 1;
+  for (; count < limit; ++count) {
+    RingPlace behind_this;
+    const RingRecord record = reader_.peek(behind, behind_this);
+    if (record.slot == nullptr || !read_short(record, short_[count])) break;
+    behind = behind_short_[count] = behind_this;
+  }
+  const std::size_t taken =
+      adapter.receive_short(from_peer_, std::span(short_).first(count), now_ns);
+  if (taken > 0 && reader_.consume(behind_short_[taken - 1])) wake();
+  return static_cast<int>(taken);
 }
 
 void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) {
-  if (take_short(adapter, record, now_ns)) return;
   if (record.header_bytes < kBthBytes || record.header_bytes > kMaxHeaderBytes ||
       record.piece_count > kMaxPieces || record.psns < 1 || record.psns > kMaxPackets ||
       record.piece_count * sizeof(PieceOnTheWay) > record.rest_bytes()) {

@@ -6,6 +6,7 @@
 // the claim or the recall wins.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -52,7 +53,7 @@ class Neighbour final : public LocalPath {
   bool has_room() override;
   bool can_fetch(std::span<const MemoryPiece> pieces) override;
   bool delivers_at_once() const override { return false; }
-  bool send_short(const ShortPacket& packet) override;
+  std::size_t send_short(std::span<const ShortPacket> packets) override;
   void send(const LocalPacket& packet) override;
   void give_up_if_still() override;
   void recall(std::uint32_t qpn, LentPayloads which);
@@ -108,7 +109,8 @@ class Neighbour final : public LocalPath {
     Packet packet;
   };
 
-  bool take_short(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
+  bool read_short(const RingRecord& record, ShortPacket& packet) const;
+  int take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most);
   void take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
   bool locate(const std::uint8_t* from, std::size_t count);
   bool locate_known(const std::uint8_t* from, std::size_t count);
@@ -126,7 +128,7 @@ class Neighbour final : public LocalPath {
   bool announce(const ForeignMemory& memory);
   void forget_buffers();
   void forget_memories();
-  void publish(const RingRecord& record);
+  void publish(const RingRecord& record, RingPlace behind);
   void wake();
 
   Meeting met_;
@@ -145,6 +147,10 @@ class Neighbour final : public LocalPath {
   std::vector<Unreadable> unreadable_;
   std::uint32_t unreadable_found_ = 0;  // Of those that the peer has counted.
   Route from_peer_;
+  // Short messages that are being taken, and where each ends.
+  static constexpr std::size_t kShortAtOnce = 8;
+  std::array<ShortPacket, kShortAtOnce> short_;
+  std::array<RingPlace, kShortAtOnce> behind_short_;
   Packet incoming_;  // The packet that is being taken, and its pieces.
   std::vector<MemoryPiece> pieces_;
   std::vector<SharedBuffer> announced_;  // What the peer may have mapped.

@@ -9,8 +9,6 @@ constexpr std::uint64_t kTellPart = 8;
 // long as writing several records.
 constexpr std::uint64_t kLinesAhead = 4;
 
-constexpr auto raw(RecordState state) { return static_cast<std::uint32_t>(state); }
-
 // Brings a line here that is to be written: no other processor keeps a copy. What the compiler
 // makes of a prefetch for writing on the oldest x86-64 is one for reading, and the copy of the
 // reader would have to be called back when the line is written.
@@ -34,24 +32,6 @@ void let_go(const void* at) {
 
 }  // namespace
 
-void RingPlace::put(RingShared& ring, RingRecord& record) {
-  record.slot = &ring.slots[slots % kSlots];
-  ++slots;
-  std::uint8_t* const inlined = record.slot->inlined;
-  record.headers = inlined;
-  record.rest = inlined + record.header_bytes;
-  if (record.bytes <= kInlineBytes) return;
-  const bool headers_fit = record.header_bytes <= kInlineBytes;
-  const std::uint32_t needed = headers_fit ? record.rest_bytes() : record.bytes;
-  const std::uint64_t cells = (needed + kCellBytes - 1) / kCellBytes * kCellBytes;
-  const std::uint64_t to_end = kBodyBytes - body % kBodyBytes;
-  if (cells > to_end) body += to_end;
-  std::uint8_t* const at = ring.body + body % kBodyBytes;
-  body += cells;
-  if (!headers_fit) record.headers = at;
-  record.rest = headers_fit ? at : at + record.header_bytes;
-}
-
 void RingWriter::look() {
   const std::uint64_t slots = ring_.consumed_slots.load(std::memory_order_acquire);
   const std::uint64_t body = ring_.consumed_bytes.load(std::memory_order_acquire);
@@ -63,22 +43,6 @@ void RingWriter::look() {
   consumed_ = {slots, body};
 }
 
-bool RingWriter::has_room() const {
-  // What may be left unused at the end of a lap, and the record.
-  return fits({place_.slots + 1, place_.body + std::uint64_t{2} * kMaxRecordBytes});
-}
-
-RingRecord RingWriter::begin(std::uint32_t header_bytes, std::uint32_t rest_bytes) {
-  RingRecord record;
-  record.bytes = header_bytes + rest_bytes;
-  record.header_bytes = header_bytes;
-  behind_ = place_;
-  behind_.put(ring_, record);
-  if (!fits(behind_)) look();
-  if (broken_ || record.bytes > kMaxRecordBytes || !fits(behind_)) return {};
-  return record;
-}
-
 std::uint32_t RingWriter::ready_word() const { return place_.lap_bits() | raw(RecordState::READY); }
 
 void RingWriter::hasten(const RingRecord& record) {
@@ -87,14 +51,14 @@ void RingWriter::hasten(const RingRecord& record) {
   }
 }
 
-void RingWriter::publish(const RingRecord& record) {
+void RingWriter::publish(const RingRecord& record, RingPlace behind) {
   SharedSlot& slot = *record.slot;
   slot.bytes = record.bytes;
   slot.psns = record.psns;
   slot.header_bytes = static_cast<std::uint16_t>(record.header_bytes);
   slot.piece_count = static_cast<std::uint16_t>(record.piece_count);
   slot.word.store(ready_word(), std::memory_order_release);
-  place_ = behind_;
+  place_ = behind;
   // Records to come find their lines here, instead of fetching them from the reader's processor.
   constexpr std::uint64_t kAhead = kLinesAhead - 1;
   prefetch_to_write(&ring_.slots[(place_.slots + kAhead) % kSlots]);
@@ -113,29 +77,8 @@ bool RingWriter::take_sleeper(bool is_ordered) {
          ring_.reader_asleep.exchange(0) != 0;
 }
 
-RingRecord RingReader::peek() {
-  if (broken_ || !has_record()) return {};
-  // A record that does not fit its slot has its second line under way by the time it is asked for.
-  __builtin_prefetch(ring_.body + place_.body % kBodyBytes);
-  SharedSlot& slot = ring_.slots[place_.slots % kSlots];
-  const std::uint32_t state = slot.word.load(std::memory_order_relaxed) & 0xff;
-  RingRecord record;
-  record.bytes = slot.bytes;
-  record.header_bytes = slot.header_bytes;
-  record.psns = slot.psns;
-  record.piece_count = slot.piece_count;
-  const bool known = state == raw(RecordState::READY) || state == raw(RecordState::CANCELLED);
-  if (!known || record.bytes > kMaxRecordBytes || record.header_bytes > record.bytes) {
-    broken_ = true;
-    return {};
-  }
-  behind_ = place_;
-  behind_.put(ring_, record);
-  return record;
-}
-
-bool RingReader::consume() {
-  place_ = behind_;
+bool RingReader::consume(RingPlace behind) {
+  place_ = behind;
   const bool is_much = place_.slots - told_.slots >= kSlots / kTellPart ||
                        place_.body - told_.body >= kBodyBytes / kTellPart;
   return is_much && tell();

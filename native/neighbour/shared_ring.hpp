@@ -32,6 +32,7 @@ enum class RecordState : std::uint32_t {
   UNREADABLE = 3,  // It was not there.
   CANCELLED = 4,   // The writer has taken it back.
 };
+constexpr std::uint32_t raw(RecordState state) { return static_cast<std::uint32_t>(state); }
 
 struct SharedSlot {
   alignas(kCellBytes) std::atomic<std::uint32_t> word;
@@ -55,6 +56,18 @@ struct RingShared {
   alignas(kCellBytes) std::uint8_t body[kBodyBytes];
 };
 
+struct RingRecord;
+
+// A place that both sides reckon alike.
+struct RingPlace {
+  std::uint64_t slots = 0;
+  std::uint64_t body = 0;  // Bytes, with those that were skipped at the end of a lap.
+
+  std::uint32_t lap_bits() const { return static_cast<std::uint32_t>(slots / kSlots + 1) << 8; }
+  // Where such a record lies; moves on behind it.
+  void put(RingShared& ring, RingRecord& record);
+};
+
 // What a record consists of. Headers that fit lie in the slot, and so does what follows them if it
 // fits there too.
 struct RingRecord {
@@ -70,23 +83,13 @@ struct RingRecord {
   std::uint32_t rest_bytes() const { return bytes - header_bytes; }
 };
 
-// A place that both sides reckon alike.
-struct RingPlace {
-  std::uint64_t slots = 0;
-  std::uint64_t body = 0;  // Bytes, with those that were skipped at the end of a lap.
-
-  std::uint32_t lap_bits() const { return static_cast<std::uint32_t>(slots / kSlots + 1) << 8; }
-  // Where such a record lies; moves on behind it.
-  void put(RingShared& ring, RingRecord& record);
-};
-
 class RingWriter {
  public:
   explicit RingWriter(RingShared& ring) : ring_(ring) {}
 
-  // Room for a record, or none; it is READY with publish().
-  RingRecord begin(std::uint32_t header_bytes, std::uint32_t rest_bytes);
-  void publish(const RingRecord& record);
+  // Room for a record, or none, and the place behind it; it is READY with publish().
+  RingRecord begin(std::uint32_t header_bytes, std::uint32_t rest_bytes, RingPlace& behind);
+  void publish(const RingRecord& record, RingPlace behind);
   // Before that, for what lies in the body and is short: it is read as soon as it is seen. Where
   // much is written in a row it costs more than it saves.
   void hasten(const RingRecord& record);
@@ -119,8 +122,7 @@ class RingWriter {
   }
 
   RingShared& ring_;
-  RingPlace place_;   // Behind what was published.
-  RingPlace behind_;  // Behind what begin() gave.
+  RingPlace place_;  // Behind what was published.
   RingPlace consumed_;
   bool broken_ = false;
 };
@@ -129,18 +131,18 @@ class RingReader {
  public:
   explicit RingReader(RingShared& ring) : ring_(ring) {}
 
-  // The next record, its lengths copied out and checked; none if there is none.
-  RingRecord peek();
-  // Done with the record that peek() gave. The writer hears of it now and then, or with tell().
+  // Where the next record is.
+  RingPlace place() const { return place_; }
+  // The record there, or further on, its lengths copied out and checked; none if there is none.
+  // `behind` is where the one after it is.
+  RingRecord peek(RingPlace place, RingPlace& behind);
+  // Done with everything before such a place. The writer hears of it now and then, or with tell().
   // True: it waits for the room.
-  bool consume();
+  bool consume(RingPlace behind);
   bool tell();
   // What the record that peek() gave refers to is not there.
   void call_unreadable(const RingRecord& record);
-  bool has_record() const {
-    const SharedSlot& next = ring_.slots[place_.slots % kSlots];
-    return (next.word.load(std::memory_order_acquire) & ~0xffu) == place_.lap_bits();
-  }
+  bool has_record() const { return is_written(place_); }
   // Nothing has come yet: the second line of what comes is fetched once more, so that the writer's
   // changes to it are asked for while the word is waited for.
   void expect() const { __builtin_prefetch(ring_.body + place_.body % kBodyBytes); }
@@ -152,11 +154,74 @@ class RingReader {
   RingShared& shared() { return ring_; }
 
  private:
+  bool is_written(const RingPlace& place) const {
+    const SharedSlot& next = ring_.slots[place.slots % kSlots];
+    return (next.word.load(std::memory_order_acquire) & ~0xffu) == place.lap_bits();
+  }
+
   RingShared& ring_;
   RingPlace place_;
-  RingPlace behind_;  // What peek() gave.
   RingPlace told_;
   bool broken_ = false;
 };
+
+// --- what each short message passes
+
+[[gnu::always_inline]] inline void RingPlace::put(RingShared& ring, RingRecord& record) {
+  record.slot = &ring.slots[slots % kSlots];
+  ++slots;
+  std::uint8_t* const inlined = record.slot->inlined;
+  record.headers = inlined;
+  record.rest = inlined + record.header_bytes;
+  if (record.bytes <= kInlineBytes) return;
+  const bool headers_fit = record.header_bytes <= kInlineBytes;
+  const std::uint32_t needed = headers_fit ? record.rest_bytes() : record.bytes;
+  const std::uint64_t cells = (needed + kCellBytes - 1) / kCellBytes * kCellBytes;
+  const std::uint64_t to_end = kBodyBytes - body % kBodyBytes;
+  if (cells > to_end) body += to_end;
+  std::uint8_t* const at = ring.body + body % kBodyBytes;
+  body += cells;
+  if (!headers_fit) record.headers = at;
+  record.rest = headers_fit ? at : at + record.header_bytes;
+}
+
+inline bool RingWriter::has_room() const {
+  // What may be left unused at the end of a lap, and the record.
+  return fits({place_.slots + 1, place_.body + std::uint64_t{2} * kMaxRecordBytes});
+}
+
+[[gnu::always_inline]] inline RingRecord RingWriter::begin(std::uint32_t header_bytes,
+                                                           std::uint32_t rest_bytes,
+                                                           RingPlace& behind) {
+  RingRecord record;
+  record.bytes = header_bytes + rest_bytes;
+  record.header_bytes = header_bytes;
+  behind = place_;
+  behind.put(ring_, record);
+  if (!fits(behind)) look();
+  if (broken_ || record.bytes > kMaxRecordBytes || !fits(behind)) return {};
+  return record;
+}
+
+[[gnu::always_inline]] inline RingRecord RingReader::peek(RingPlace place, RingPlace& behind) {
+  if (broken_ || !is_written(place)) return {};
+  // A record that does not fit its slot has its second line under way by the time it is asked for.
+  __builtin_prefetch(ring_.body + place.body % kBodyBytes);
+  SharedSlot& slot = ring_.slots[place.slots % kSlots];
+  const std::uint32_t state = slot.word.load(std::memory_order_relaxed) & 0xff;
+  RingRecord record;
+  record.bytes = slot.bytes;
+  record.header_bytes = slot.header_bytes;
+  record.psns = slot.psns;
+  record.piece_count = slot.piece_count;
+  const bool known = state == raw(RecordState::READY) || state == raw(RecordState::CANCELLED);
+  if (!known || record.bytes > kMaxRecordBytes || record.header_bytes > record.bytes) {
+    broken_ = true;
+    return {};
+  }
+  behind = place;
+  behind.put(ring_, record);
+  return record;
+}
 
 }  // namespace softhca

@@ -57,6 +57,24 @@ struct SendWqe {
   FlushWork flush;
   MemoryWork memory;  // BIND_MW, REG_MR.
 
+  // What a request says, but for its bytes and what few have.
+  void describe(const SendWr& wr, std::uint64_t number, std::uint64_t bytes) {
+    wr_id = wr.wr_id;
+    cqe = number;
+    remote_address = wr.remote_address;
+    length = bytes;
+    rkey = wr.rkey;
+    immediate = wr.immediate;
+    invalidate_rkey = wr.invalidate_rkey;
+    opcode = wr.opcode;
+    send_flags = static_cast<std::uint8_t>(wr.send_flags);
+    refused = wr.refused;
+    bad_address_handle = false;
+    sge_count = 0;
+    started = false;
+    xrc_srqn = wr.xrc_srqn;
+  }
+
   bool signaled() const { return (send_flags & kSendSignaled) != 0; }
   bool fence() const { return (send_flags & kSendFence) != 0; }
   bool solicited() const { return (send_flags & kSendSolicited) != 0; }

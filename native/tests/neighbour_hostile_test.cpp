@@ -185,14 +185,16 @@ class Hostile {
     std::array<std::uint8_t, 64> headers{};
     auto header_bytes = static_cast<std::uint32_t>(encode_headers(packet, headers));
     if (random_.below(50) == 0) header_bytes = static_cast<std::uint32_t>(random_.below(65));
-    RingRecord record = writer_.begin(header_bytes, static_cast<std::uint32_t>(rest.size()));
+    RingPlace behind;
+    RingRecord record =
+        writer_.begin(header_bytes, static_cast<std::uint32_t>(rest.size()), behind);
     if (record.slot == nullptr) return;
     std::copy_n(headers.begin(), header_bytes, record.headers);
     std::ranges::copy(rest, record.rest);
     record.psns = psns;
     record.piece_count =
         random_.below(50) == 0 ? static_cast<std::uint32_t>(random_.next()) : pieces;
-    writer_.publish(record);
+    writer_.publish(record, behind);
     if (!packet.info->has(kResponse)) psn_ = (packet.bth.psn + psns) & 0xffffff;
     change(record, rest.size());
     if (writer_.take_sleeper(false) && bell_.is_open()) eventfd_write(bell_.get(), 1);
@@ -222,14 +224,15 @@ class Hostile {
 
   // What was lent is claimed, called unreadable or left alone; now and then a wrong place is told.
   void read_something() {
-    const RingRecord record = reader_.peek();
+    RingPlace behind;
+    const RingRecord record = reader_.peek(reader_.place(), behind);
     if (record.slot == nullptr) return;
     if (record.piece_count != 0 && random_.below(2) == 0) {
       record.slot->word.fetch_xor(static_cast<std::uint32_t>(random_.below(4)));
     }
     if (random_.below(4) == 0) reader_.call_unreadable(record);
     if (random_.below(50) == 0) from_victim().unreadable.fetch_add(3);
-    if (reader_.consume() || random_.below(2) == 0) static_cast<void>(reader_.tell());
+    if (reader_.consume(behind) || random_.below(2) == 0) static_cast<void>(reader_.tell());
     if (random_.below(2000) == 0) from_victim().consumed_slots.store(random_.next());
     if (random_.below(2000) == 0) from_victim().consumed_bytes.store(random_.next());
     from_victim().reader_asleep.store(static_cast<std::uint32_t>(random_.below(2)));

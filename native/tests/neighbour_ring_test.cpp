@@ -40,25 +40,33 @@ TEST("neighbour ring: records of any length keep their order and bytes over many
     for (int i = 0; i < kRecords; ++i) {
       const Lengths lengths = lengths_of(random);
       RingRecord record;
-      while ((record = out.begin(lengths.headers, lengths.rest)).slot == nullptr) {
+      RingPlace behind;
+      while ((record = out.begin(lengths.headers, lengths.rest, behind)).slot == nullptr) {
         std::this_thread::yield();
       }
       record.psns = static_cast<std::uint32_t>(i);
       std::memset(record.headers, i & 0xff, lengths.headers);
       std::memset(record.rest, ~i & 0xff, lengths.rest);
-      out.publish(record);
+      out.publish(record, behind);
     }
   });
   RingReader in(ring.shared());
   Random random(softhca::testing::seed());
   int wrong = 0;
+  // Several may be read before the first of them is consumed.
+  Random ahead(softhca::testing::seed() + 1);
+  RingPlace at_next = in.place();
   for (int i = 0; i < kRecords;) {
-    const RingRecord record = in.peek();
+    RingPlace behind;
+    const RingRecord record = in.peek(at_next, behind);
     if (record.slot == nullptr) {
       CHECK(!in.is_broken());
+      static_cast<void>(in.consume(at_next));
+      static_cast<void>(in.tell());
       std::this_thread::yield();
       continue;
     }
+    at_next = behind;
     const Lengths lengths = lengths_of(random);
     wrong += record.header_bytes != lengths.headers || record.rest_bytes() != lengths.rest ||
                      record.psns != static_cast<std::uint32_t>(i)
@@ -70,7 +78,7 @@ TEST("neighbour ring: records of any length keep their order and bytes over many
     for (std::uint32_t at = 0; at < lengths.rest; ++at) {
       wrong += record.rest[at] != (~i & 0xff) ? 1 : 0;
     }
-    static_cast<void>(in.consume());
+    if (ahead.below(4) == 0) static_cast<void>(in.consume(at_next));
     if (i % 16 == 0) static_cast<void>(in.tell());
     ++i;
   }
@@ -81,9 +89,10 @@ TEST("neighbour ring: records of any length keep their order and bytes over many
 // Fills the ring with such records; returns how many.
 std::uint64_t fill(RingWriter& out, std::uint32_t rest) {
   std::uint64_t written = 0;
-  for (RingRecord record = out.begin(28, rest); record.slot != nullptr;
-       record = out.begin(28, rest)) {
-    out.publish(record);
+  RingPlace behind;
+  for (RingRecord record = out.begin(28, rest, behind); record.slot != nullptr;
+       record = out.begin(28, rest, behind)) {
+    out.publish(record, behind);
     ++written;
   }
   return written;
@@ -97,11 +106,12 @@ TEST("neighbour ring: a full ring takes nothing more until something is consumed
     RingReader in(ring.shared());
     CHECK_EQ(fill(out, rest), is_short ? kSlots : kBodyBytes / 1024);
     CHECK(!out.has_room());
-    CHECK_EQ(in.peek().rest_bytes(), rest);
+    RingPlace behind;
+    CHECK_EQ(in.peek(in.place(), behind).rest_bytes(), rest);
     ring.shared().writer_waits.store(1);
-    CHECK(in.consume() || in.tell());  // Somebody waits for the room.
-    CHECK(out.begin(28, rest).slot != nullptr);
-    if (!is_short) CHECK(out.begin(28, kMaxRecordBytes - 28).slot == nullptr);
+    CHECK(in.consume(behind) || in.tell());  // Somebody waits for the room.
+    CHECK(out.begin(28, rest, behind).slot != nullptr);
+    if (!is_short) CHECK(out.begin(28, kMaxRecordBytes - 28, behind).slot == nullptr);
   }
 }
 
@@ -116,8 +126,9 @@ TEST("neighbour ring: a writer that waits for room is told before the ring is em
       ring.shared().writer_waits.store(1);
       std::uint64_t consumed = 0;
       bool told = false;
-      while (in.peek().slot != nullptr) {
-        told = in.consume() || told;
+      RingPlace behind;
+      while (in.peek(in.place(), behind).slot != nullptr) {
+        told = in.consume(behind) || told;
         ++consumed;
       }
       CHECK_EQ(consumed, written);
@@ -142,23 +153,26 @@ TEST("neighbour ring: whatever is written into the memory, the reader stays insi
     }
     RingReader in(shared);
     for (int taken = 0; taken < 100; ++taken) {
-      const RingRecord record = in.peek();
+      RingPlace behind;
+      const RingRecord record = in.peek(in.place(), behind);
       if (record.slot == nullptr) break;
       CHECK(record.headers >= first);
       CHECK(record.headers + record.header_bytes <= end);
       CHECK(record.rest >= first);
       CHECK(record.rest + record.rest_bytes() <= end);
-      static_cast<void>(in.consume());
+      static_cast<void>(in.consume(behind));
     }
     RingWriter out(shared);
     for (int i = 0; i < 5000; ++i) {
       shared.consumed_slots.store(random.next() >> random.below(64));
       shared.consumed_bytes.store(random.next() >> random.below(64));
-      const RingRecord record = out.begin(28, static_cast<std::uint32_t>(random.below(8000)));
+      RingPlace behind;
+      const RingRecord record =
+          out.begin(28, static_cast<std::uint32_t>(random.below(8000)), behind);
       if (record.slot == nullptr) continue;
       CHECK(record.rest >= first);
       CHECK(record.rest + record.rest_bytes() <= end);
-      out.publish(record);
+      out.publish(record, behind);
     }
   }
 }

@@ -85,12 +85,16 @@ class Way final : public LocalPath, public LocalPaths {
     route_.destination = peer;
     return this;
   }
-  bool send_short(const ShortPacket& packet) override {
-    LocalPacket local;
-    local.route = route_;
-    local.packet = packet_of(packet);
-    send(local);
-    return true;
+  // Not all of a list finds room.
+  std::size_t send_short(std::span<const ShortPacket> packets) override {
+    const std::size_t taken = lists_.below(8) == 0 ? lists_.below(packets.size()) : packets.size();
+    for (const ShortPacket& packet : packets.first(taken)) {
+      LocalPacket local;
+      local.route = route_;
+      local.packet = packet_of(packet);
+      send(local);
+    }
+    return taken;
   }
   void send(const LocalPacket& local) override {
     const Packet& packet = local.packet;
@@ -103,14 +107,19 @@ class Way final : public LocalPath, public LocalPaths {
   }
   bool deliver(Adapter& to, std::uint64_t now_ns, bool is_bad, Random& random) {
     if (carried_.empty()) return false;
-    Carried one = std::move(carried_.front());
-    carried_.pop_front();
-    one.packet.payload = one.payload;
-    const std::uint64_t fate = is_bad ? random.below(64) : 0;
-    if (fate == 1) return true;
-    if (fate == 2) damage(one.packet, random);
-    arrive(to, one, now_ns);
-    if (fate == 3) arrive(to, one, now_ns);
+    // As many as come together, not all of which may be short.
+    std::vector<Carried> arriving;
+    for (std::uint64_t count = 1 + random.below(12); count > 0 && !carried_.empty(); --count) {
+      Carried one = std::move(carried_.front());
+      carried_.pop_front();
+      const std::uint64_t fate = is_bad ? random.below(64) : 0;
+      if (fate == 1) continue;
+      if (fate == 2) damage(one.packet, random);
+      arriving.push_back(one);
+      if (fate == 3) arriving.push_back(one);
+    }
+    for (Carried& one : arriving) one.packet.payload = one.payload;
+    arrive(to, arriving, now_ns);
     return true;
   }
 
@@ -122,10 +131,22 @@ class Way final : public LocalPath, public LocalPaths {
     Packet packet;
     std::vector<std::uint8_t> payload;
   };
-  static void arrive(Adapter& to, const Carried& one, std::uint64_t now_ns) {
-    ShortPacket brief;
-    if (short_form(one.packet, brief) && to.receive_short(one.route, brief, now_ns)) return;
-    CHECK(to.receive_local(one.route, one.packet, now_ns));
+  static void arrive(Adapter& to, std::span<const Carried> arriving, std::uint64_t now_ns) {
+    while (!arriving.empty()) {
+      std::vector<ShortPacket> run;
+      for (ShortPacket brief;
+           run.size() < arriving.size() && short_form(arriving[run.size()].packet, brief);) {
+        run.push_back(brief);
+      }
+      const Route& route = arriving.front().route;
+      const std::size_t taken = run.empty() ? 0 : to.receive_short(route, run, now_ns);
+      CHECK(taken <= run.size());
+      if (taken < run.size() || taken == 0) {
+        CHECK(to.receive_local(route, arriving[taken].packet, now_ns));
+        arriving = arriving.subspan(1);
+      }
+      arriving = arriving.subspan(taken);
+    }
   }
   // What a peer that is no adapter of ours might send.
   static void damage(Packet& packet, Random& random) {
@@ -146,6 +167,7 @@ class Way final : public LocalPath, public LocalPaths {
   }
   Route route_;
   std::deque<Carried> carried_;
+  Random lists_{softhca::testing::seed()};
 };
 
 // A datagram that leaves, with what captures tell of it, or what they tell of one that came.
@@ -242,6 +264,44 @@ struct End {
   }
 };
 
+inline void modify(End& end, const QpAttr& attr, std::uint32_t mask, std::uint64_t now_ns) {
+  CHECK(end.adapter->modify_qp(end.qpn, attr, mask, now_ns).ok());
+}
+
+inline void connect_ends(std::array<End, 2>& ends, std::uint32_t rights, std::uint8_t path_mtu,
+                         std::uint64_t now_ns) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    End& end = ends[i];
+    const End& peer = ends[1 - i];
+    QpAttr attr;
+    attr.qp_state = QpState::RESET;
+    modify(end, attr, kQpState, now_ns);
+    attr.qp_state = QpState::INIT;
+    attr.qp_access_flags = rights;
+    modify(end, attr, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags, now_ns);
+    attr.qp_state = QpState::RTR;
+    attr.ah_attr.dgid = peer.adapter->config().gids[0];
+    attr.path_mtu = path_mtu;
+    attr.dest_qp_num = peer.qpn;
+    attr.max_dest_rd_atomic = 4;
+    attr.min_rnr_timer = 12;
+    modify(
+        end, attr,
+        kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer,
+        now_ns);
+  }
+  for (End& end : ends) {
+    QpAttr attr;
+    attr.qp_state = QpState::RTS;
+    attr.timeout = 14;
+    attr.retry_cnt = 7;
+    attr.rnr_retry = 2;
+    attr.max_rd_atomic = 4;
+    modify(end, attr,
+           kQpState | kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic, now_ns);
+  }
+}
+
 class Pair {
  public:
   Pair(Between between, bool lazy_acks, Observer* observer) : observer_(observer) {
@@ -263,7 +323,7 @@ class Pair {
   // What is observed while it connects takes the wire.
   void connect(std::uint32_t rights = 0xf, std::uint8_t path_mtu = 4) {
     for (const End& end : ends) end.adapter->observe(nullptr);
-    connect_unobserved(rights, path_mtu);
+    connect_ends(ends, rights, path_mtu, now_ns);
     for (const End& end : ends) end.adapter->observe(observer_);
   }
 
@@ -311,47 +371,11 @@ class Pair {
   std::uint64_t now_ns = 1'000'000;
 
  private:
-  void connect_unobserved(std::uint32_t rights, std::uint8_t path_mtu) {
-    for (int i = 0; i < 2; ++i) {
-      End& end = ends[static_cast<std::size_t>(i)];
-      const End& peer = ends[static_cast<std::size_t>(1 - i)];
-      QpAttr attr;
-      attr.qp_state = QpState::RESET;
-      CHECK(end.adapter->modify_qp(end.qpn, attr, kQpState, now_ns).ok());
-      attr.qp_state = QpState::INIT;
-      attr.qp_access_flags = rights;
-      modify(end, attr, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags);
-      attr.qp_state = QpState::RTR;
-      attr.ah_attr.dgid = peer.adapter->config().gids[0];
-      attr.path_mtu = path_mtu;
-      attr.dest_qp_num = peer.qpn;
-      attr.max_dest_rd_atomic = 4;
-      attr.min_rnr_timer = 12;
-      modify(end, attr,
-             kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic |
-                 kQpMinRnrTimer);
-    }
-    for (End& end : ends) {
-      QpAttr attr;
-      attr.qp_state = QpState::RTS;
-      attr.timeout = 14;
-      attr.retry_cnt = 7;
-      attr.rnr_retry = 2;
-      attr.max_rd_atomic = 4;
-      modify(end, attr,
-             kQpState | kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic);
-    }
-  }
-
   void advance() {
     first_->advance(now_ns);
     if (second_) second_->advance(now_ns);
     while (first_->exchange(now_ns) || (second_ && second_->exchange(now_ns))) {
     }
-  }
-
-  void modify(End& end, const QpAttr& attr, std::uint32_t mask) {
-    CHECK(end.adapter->modify_qp(end.qpn, attr, mask, now_ns).ok());
   }
 
   Observer* const observer_;

@@ -54,6 +54,20 @@ Sketch sketch_of(Random& random, bool rarely_signaled) {
   return sketch;
 }
 
+// One that may leave in a run with others.
+Sketch plain_sketch_of(Random& random, bool rarely_signaled) {
+  constexpr WrOpcode kOpcodes[] = {WrOpcode::SEND, WrOpcode::SEND_WITH_IMM, WrOpcode::RDMA_WRITE,
+                                   WrOpcode::RDMA_WRITE_WITH_IMM};
+  Sketch sketch;
+  sketch.opcode = kOpcodes[random.below(std::size(kOpcodes))];
+  sketch.lengths = {static_cast<std::uint32_t>(random.below(1100)), 0};
+  if (random.below(rarely_signaled ? 32 : 4) == 0) sketch.flags |= kSendSignaled;
+  if (random.below(4) == 0) sketch.flags |= kSendSolicited;
+  if (random.below(8) == 0) sketch.flags |= kSendFence;
+  sketch.remote_offset = random.below(64) * 8;
+  return sketch;
+}
+
 SendWr request_of(const Sketch& sketch, std::uint64_t wr_id, const End& from, const End& to) {
   SendWr wr;
   wr.wr_id = wr_id;
@@ -140,7 +154,7 @@ class Comparison {
   }
 
   void send(std::size_t side) {
-    std::vector<Sketch> sketches(1 + random_.below(3));
+    std::vector<Sketch> sketches(1 + random_.below(random_.below(8) == 0 ? 24 : 3));
     // What is done while a list is posted gives its slots back earlier.
     const End& end = general_.ends[side];
     if (end.adapter->qp_load(end.qpn).value.sends + sketches.size() > kDepth) {
@@ -149,6 +163,11 @@ class Comparison {
       return;
     }
     for (Sketch& sketch : sketches) sketch = sketch_of(random_, rarely_signaled_);
+    // Long lists are mostly of one kind.
+    const bool is_run = random_.below(2) == 0;
+    for (Sketch& sketch : sketches) {
+      if (is_run && random_.below(16) != 0) sketch = plain_sketch_of(random_, rarely_signaled_);
+    }
     const auto post = [&](Pair& pair, std::size_t& posted) {
       End& from = pair.ends[side];
       std::vector<SendWr> wrs;
@@ -252,6 +271,60 @@ TEST("short messages: one that finds a receive has completed when it has been po
   CHECK_EQ(adapter.poll_cq(pair.ends[1].cq, room).value, 1u);
   CHECK_EQ(adapter.poll_cq(pair.ends[0].cq, room).value, 1u);
   CHECK_EQ(adapter.qp_counters(pair.ends[0].qpn).value.rcvd_pkts, 1u);
+}
+
+// In one call, and with equal PSNs.
+TEST("short messages: those of several queue pairs that come together are each for its own") {
+  constexpr std::size_t kPairs = 3;
+  Pair pair(Between::WAYS, true, nullptr);
+  std::array<std::array<End, 2>, kPairs> more;
+  for (auto& ends : more) {
+    for (std::size_t side = 0; side < 2; ++side) ends[side].open(*pair.ends[side].adapter);
+    connect_ends(ends, 0xf, 4, pair.now_ns);
+  }
+  pair.settle();
+  Random random(testing::seed());
+  std::array<std::uint64_t, kPairs> sent{};
+  for (int round = 0; round < 200; ++round) {
+    for (int i = 0; i < 16; ++i) {
+      const std::size_t which = random.below(kPairs);
+      auto& [from, to] = more[which];
+      std::size_t posted = 0;
+      RecvWr receive;
+      receive.wr_id = which << 32 | sent[which];
+      receive.sges = {{kTargetIova, 64, to.target_mr.lkey}};
+      const RecvWr* const receives[] = {&receive};
+      CHECK(to.adapter->post_recv(to.qpn, receives, posted, pair.now_ns).ok());
+      Sketch sketch;
+      sketch.opcode = WrOpcode::SEND_WITH_IMM;
+      sketch.flags = kSendSignaled;
+      sketch.lengths = {static_cast<std::uint32_t>(random.below(65)), 0};
+      SendWr send = request_of(sketch, receive.wr_id, from, to);
+      send.immediate = static_cast<std::uint32_t>(which << 16 | sent[which]);
+      const SendWr* const sends[] = {&send};
+      CHECK(from.adapter->post_send(from.qpn, sends, posted, pair.now_ns).ok());
+      ++sent[which];
+    }
+    pair.settle();
+    for (std::size_t which = 0; which < kPairs; ++which) {
+      std::array<Completion, 17> came;
+      const End& to = more[which][1];
+      const std::size_t count = to.adapter->poll_cq(to.cq, came).value;
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::uint64_t number = sent[which] - count + i;
+        CHECK_EQ(came[i].status, WcStatus::SUCCESS);
+        CHECK_EQ(came[i].wr_id, which << 32 | number);
+        CHECK_EQ(came[i].immediate_or_rkey, which << 16 | number);
+      }
+      std::array<Completion, 17> went;
+      const End& from = more[which][0];
+      CHECK_EQ(from.adapter->poll_cq(from.cq, went).value, count);
+    }
+  }
+  for (std::size_t which = 0; which < kPairs; ++which) {
+    const End& to = more[which][1];
+    CHECK_EQ(to.adapter->qp_counters(to.qpn).value.rx_send_requests, sent[which]);
+  }
 }
 
 TEST("short messages: nobody can tell, within an adapter") { compare_for(Between::NOTHING); }

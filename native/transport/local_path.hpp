@@ -1,6 +1,7 @@
 // The way to an adapter that shares memory with this one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -22,9 +23,10 @@ class LocalPath {
   virtual bool can_fetch(std::span<const MemoryPiece> pieces) = 0;
   // Whether a packet has arrived when send() returns, or may be looked at later.
   virtual bool delivers_at_once() const = 0;
-  // Copies a packet over. Its payload may lie in memory of the user's, which may not be there any
-  // more. False: it has not gone, for this reason or for want of room.
-  virtual bool send_short(const ShortPacket& packet) = 0;
+  // Copies packets over, one after the other. Their payload may lie in memory of the user's, which
+  // may not be there any more. How many have gone: the next has not, for this reason or for want of
+  // room.
+  virtual std::size_t send_short(std::span<const ShortPacket> packets) = 0;
   // Takes a packet over. A payload that lies in pieces may be fetched until it is recalled.
   virtual void send(const LocalPacket& packet) = 0;
   // Asked now and then while it has no room. If it has taken nothing since it was asked last, what

@@ -97,21 +97,9 @@ Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok, std::
     return status;
   }
   SendWqe& wqe = sq.next_entry();
-  wqe.wr_id = wr.wr_id;
-  wqe.cqe = cqe;
-  wqe.remote_address = wr.remote_address;
-  wqe.length = length;
-  wqe.rkey = wr.rkey;
-  wqe.immediate = wr.immediate;
-  wqe.invalidate_rkey = wr.invalidate_rkey;
-  wqe.opcode = wr.opcode;
-  wqe.send_flags = static_cast<std::uint8_t>(wr.send_flags);
-  wqe.refused = wr.refused;
-  wqe.bad_address_handle = init.type == QpType::UD && !ah_ok;
-  wqe.sge_count = 0;
-  wqe.started = false;
-  wqe.xrc_srqn = wr.xrc_srqn;
+  wqe.describe(wr, cqe, length);
   if (init.type == QpType::UD) {
+    wqe.bad_address_handle = !ah_ok;
     wqe.remote_qpn = wr.remote_qpn;
     wqe.remote_qkey = wr.remote_qkey;
     wqe.route = to;

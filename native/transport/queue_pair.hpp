@@ -58,13 +58,11 @@ class QueuePair {
              const char*& verdict);
   bool dispatch(const Packet& packet, const Route& route, std::size_t datagram_bytes,
                 const char*& verdict);
-  // The same for short messages; false where it is not so simple, and nothing is changed.
-  bool receive_short(const ShortPacket& packet, const Route& route);
+  // The same for short messages that come one after the other, the first of which is for this queue
+  // pair: how many were taken. With the next it is not so simple, and nothing is changed by it.
+  std::size_t receive_short(std::span<const ShortPacket> packets, const Route& route);
   bool admits_short(const ShortPacket& packet, const Route& route) const;
-  void took_short(const ShortPacket& packet) {
-    count(&Counters::rcvd_pkts);
-    count(&Counters::rcvd_bytes, packet.wire_bytes());
-  }
+  void took_short(std::span<const ShortPacket> packets);
   bool next_packet(Outlet& out);
   // The same where the queue pair is inside a long message and has nothing else to say. False:
   // nothing is done.

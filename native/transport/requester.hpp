@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 
 #include "memory/memory_table.hpp"
 #include "queue/send_queue.hpp"
@@ -53,6 +54,9 @@ class Requester {
   void await_acknowledgement() {
     if (!timer_.running()) start_timer();
   }
+  // Posts requests that may leave at once, as many as follow each other so, and lets them leave to
+  // another adapter of this host (short_run.cpp). How many; nothing is done about the others.
+  std::size_t post_short(std::span<const SendWr* const> wrs, std::span<const std::uint64_t> cqes);
   // The peer has acknowledged everything up to `psn`, and says nothing else.
   void on_plain_acknowledge(std::uint32_t psn);
 
@@ -92,11 +96,15 @@ class Requester {
   // Short messages (short_message.cpp). The next request is one; its packet but for the payload;
   // it has left.
   bool next_is_short() const;
+  bool nothing_waits() const;
   void describe_short(ShortPacket& out) const;
   void leave_short();
   // False: the general way has to do it.
   bool send_short(Outlet& out);
   bool copy_short(ByteSpan to);
+  struct ShortRun;
+  bool add_to_run(const SendWr& wr, std::uint64_t cqe, ShortRun& run);
+  void send_run(ShortRun& run);
   bool next_is_inner() const;
 
   // Sending (requester.cpp).

@@ -36,12 +36,13 @@ class Responder {
   void on_unreliable(const Packet& packet);
   void on_datagram(const Packet& packet, const Route& route, std::size_t datagram_bytes);
 
-  // Short messages (short_message.cpp).
-  enum class Short : std::uint8_t { NOT_TAKEN, TAKEN, OWES_ACKNOWLEDGE };
-  Short take_short(const ShortPacket& packet);
-  // The three steps of it: whether it may be taken, the bytes to where they belong, and the rest.
-  bool may_take_short(const ShortPacket& packet);
-  bool place_short(const ShortPacket& packet);
+  // Short messages (short_receive.cpp). Takes those that it can, up to the first that is for
+  // another queue pair.
+  std::size_t take_short(std::span<const ShortPacket> packets);
+  // The two steps of it for one: its bytes are where they belong, or it is not to be taken; then it
+  // has come. DISOWNED: nobody will ever see its completion.
+  enum class Short : std::uint8_t { TAKEN, OWES_ACKNOWLEDGE, DISOWNED };
+  bool admit_short(const ShortPacket& packet);
   Short finish_short(const ShortPacket& packet);
   void push_acknowledge(std::uint32_t psn);
   // An acknowledgement of `psn` leaves without being pushed. False: others are to leave before it.
@@ -150,6 +151,13 @@ class Responder {
   void disown_message(std::uint32_t last_psns);
   void complete_receive(const Packet& packet);
   void acknowledge_some_day();
+
+  struct ShortPlaces;
+  bool only_acknowledgements_wait() const;
+  bool takes_short() const;
+  bool is_next_short(const ShortPacket& packet);
+  bool place_short(const ShortPacket& packet, ShortPlaces& places);
+  Short end_short(const ShortPacket& packet);
   bool complete_short(const ShortPacket& packet);
 
   // READs and the atomics behind them (responder_order.cpp).

@@ -26,15 +26,7 @@ std::uint32_t flush_access(const Packet& packet) {
 
 void Responder::on_reliable(const Packet& packet) {
   ShortPacket brief;
-  switch (short_form(packet, brief) ? take_short(brief) : Short::NOT_TAKEN) {
-    case Short::NOT_TAKEN:
-      break;
-    case Short::OWES_ACKNOWLEDGE:
-      push_acknowledge(packet.bth.psn);
-      return;
-    case Short::TAKEN:
-      return;
-  }
+  if (short_form(packet, brief) && take_short({&brief, 1}) == 1) return;
   if (qp_.state() == QpState::RTR && !peer_seen_) {
     peer_seen_ = true;
     qp_.services.raise(EventType::COMM_EST, qp_.qpn);

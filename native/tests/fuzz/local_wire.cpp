@@ -21,11 +21,13 @@ void LocalWire::look_at(ByteView bytes) {
   }
 }
 
-bool LocalWire::send_short(const ShortPacket& packet) {
-  if (random_.below(4) == 0) return false;
-  ++taken_;
-  look_at(packet.payload);
-  return true;
+std::size_t LocalWire::send_short(std::span<const ShortPacket> packets) {
+  std::size_t sent = 0;
+  for (; sent < packets.size() && random_.below(4) != 0; ++sent) {
+    ++taken_;
+    look_at(packets[sent].payload);
+  }
+  return sent;
 }
 
 void LocalWire::send(const LocalPacket& local) {
@@ -89,7 +91,7 @@ void LocalWire::hand_over(Victim& victim, const Line& line, std::uint64_t now_ns
   make_packet(victim, line, route, datagram);
   ShortPacket brief;
   if (random_.below(2) == 0 && decode_short_datagram(datagram, brief) &&
-      victim.adapter().receive_short(route, brief, now_ns)) {
+      victim.adapter().receive_short(route, {&brief, 1}, now_ns) == 1) {
     return;
   }
   Packet packet;

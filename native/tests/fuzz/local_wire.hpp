@@ -28,7 +28,7 @@ class LocalWire final : public LocalPaths, public LocalPath {
   bool has_room() override { return random_.below(16) != 0; }
   bool can_fetch(std::span<const MemoryPiece>) override { return random_.below(4) != 0; }
   bool delivers_at_once() const override { return false; }
-  bool send_short(const ShortPacket& packet) override;
+  std::size_t send_short(std::span<const ShortPacket> packets) override;
   void send(const LocalPacket& packet) override;
 
  private:

@@ -1,0 +1,180 @@
+// Short messages that come (short_message.cpp has how they leave): those that follow each other to
+// one queue pair are taken together, and what none of them changes is looked at once.
+
+#include <algorithm>
+
+#include "memory/guarded_access.hpp"
+#include "memory/plain_access.hpp"
+#include "transport/queue_pair.hpp"
+#include "wire/psn.hpp"
+
+namespace softhca {
+namespace {
+
+// A copy that can be made again, by a way that knows what to do about bytes that are not there. Not
+// of bytes over themselves, which that way does in two steps.
+bool copies_apart(const std::uint8_t* to, ByteView from) {
+  const auto distance = static_cast<std::uint64_t>(to - from.data());
+  if (distance < from.size() || -distance < from.size()) return false;
+  return guarded_copy(const_cast<std::uint8_t*>(to), from.data(), from.size()) == 0;
+}
+
+bool has_room_for(std::span<const Sge> sges, std::size_t bytes) {
+  std::uint64_t room = 0;
+  for (const Sge& sge : sges) room += sge.length;
+  return bytes <= room;
+}
+
+}  // namespace
+
+// Where short messages lie that come one after the other.
+struct Responder::ShortPlaces {
+  ShortPlaces(const MemoryTable& table, std::uint32_t pd)
+      : receives(table, pd, kAccessLocalWrite), writes(table, pd, kAccessRemoteWrite) {}
+  PlainAccess receives;
+  PlainAccess writes;
+};
+
+bool QueuePair::admits_short(const ShortPacket& packet, const Route& from) const {
+  const bool receives =
+      state() == QpState::RTS || state() == QpState::RTR || state() == QpState::SQD;
+  return init.type == QpType::RC && receives && attr.path_mig_state == MigState::MIGRATED &&
+         from.source == route.destination && from.destination == route.source &&
+         pkeys_match(packet.pkey, pkey);
+}
+
+std::size_t QueuePair::receive_short(std::span<const ShortPacket> packets, const Route& from) {
+  if (!admits_short(packets.front(), from)) return 0;
+  const std::size_t taken = responder.take_short(packets);
+  took_short(packets.first(taken));
+  return taken;
+}
+
+void QueuePair::took_short(std::span<const ShortPacket> packets) {
+  std::size_t bytes = 0;
+  for (const ShortPacket& packet : packets) bytes += packet.wire_bytes();
+  count(&Counters::rcvd_pkts, packets.size());
+  count(&Counters::rcvd_bytes, bytes);
+}
+
+bool Responder::only_acknowledgements_wait() const {
+  return replies_.empty() || (replies_.size() == 1 && acknowledges_next());
+}
+
+// Those between two messages.
+bool Responder::takes_short() const {
+  return in_progress_ == InProgress::NOTHING && only_acknowledgements_wait() &&
+         qp_.init.type == QpType::RC && (qp_.state() != QpState::RTR || peer_seen_) &&
+         qp_.services.observer == nullptr;
+}
+
+[[gnu::always_inline]] inline bool Responder::is_next_short(const ShortPacket& packet) {
+  const bool may_write =
+      !packet.is_write() || (packet.reth.length == packet.payload.size() &&
+                             (qp_.attr.qp_access_flags & kAccessRemoteWrite) != 0);
+  const bool finds_receive =
+      !packet.consumes_receive() || (qp_.queues.srq == nullptr && !has_receive_ && !qp_.rq.empty());
+  return packet.psn == expected_psn_ && packet.payload.size() <= qp_.mtu() && may_write &&
+         finds_receive;
+}
+
+// The bytes to where they belong. Should that be refused, the general way refuses it once more.
+[[gnu::always_inline]] inline bool Responder::place_short(const ShortPacket& packet,
+                                                          ShortPlaces& places) {
+  MemoryTable& memory = qp_.services.memory;
+  const ByteView payload = packet.payload;
+  if (payload.empty()) return true;
+  if (packet.is_write()) {
+    const std::uint64_t address = packet.reth.virtual_address;
+    const std::uint8_t* to = places.writes.at(packet.reth.rkey, address, payload.size());
+    return to != nullptr
+               ? copies_apart(to, payload)
+               : memory.write_remote({qp_.init.pd, qp_.qpn}, packet.reth.rkey, address, payload)
+                     .ok();
+  }
+  const std::span<const Sge> sges = qp_.rq.front_sges();
+  // The whole entry is checked, as everywhere.
+  const std::uint8_t* to =
+      sges.size() == 1 && payload.size() <= sges[0].length ? places.receives.at(sges[0]) : nullptr;
+  if (to != nullptr) return copies_apart(to, payload);
+  return has_room_for(sges, payload.size()) && memory.scatter(qp_.init.pd, sges, 0, payload).ok();
+}
+
+bool Responder::admit_short(const ShortPacket& packet) {
+  if (!takes_short() || !is_next_short(packet)) return false;
+  ShortPlaces places(qp_.services.memory, qp_.init.pd);
+  return place_short(packet, places);
+}
+
+[[gnu::always_inline]] inline Responder::Short Responder::end_short(const ShortPacket& packet) {
+  qp_.count(packet.is_write() ? &Counters::rx_write_requests : &Counters::rx_send_requests);
+  nak_outstanding_ = false;
+  expected_psn_ = psn_add(expected_psn_, 1);
+  msn_ = psn_add(msn_, 1);
+  message_bytes_ = static_cast<std::uint32_t>(packet.payload.size());
+  if (packet.consumes_receive() && !complete_short(packet)) {
+    disown_message(1);
+    return Short::DISOWNED;
+  }
+  if (packet.ack_request) return Short::OWES_ACKNOWLEDGE;
+  acknowledge_some_day();
+  return Short::TAKEN;
+}
+
+Responder::Short Responder::finish_short(const ShortPacket& packet) { return end_short(packet); }
+
+std::size_t Responder::take_short(std::span<const ShortPacket> packets) {
+  if (!takes_short()) return 0;
+  const ShortPacket& first = packets.front();
+  ShortPlaces places(qp_.services.memory, qp_.init.pd);
+  std::size_t taken = 0;
+  for (const ShortPacket& packet : packets) {
+    if (packet.destination_qpn != first.destination_qpn || packet.pkey != first.pkey ||
+        !is_next_short(packet) || !place_short(packet, places)) {
+      break;
+    }
+    ++taken;
+    const Short how = end_short(packet);
+    if (how == Short::TAKEN) continue;
+    if (how == Short::OWES_ACKNOWLEDGE) push_acknowledge(packet.psn);
+    if (how == Short::DISOWNED || !only_acknowledgements_wait()) break;
+  }
+  return taken;
+}
+
+// False: nobody will ever see the completion.
+bool Responder::complete_short(const ShortPacket& packet) {
+  Services& services = qp_.services;
+  CompletionQueue& cq = *qp_.queues.recv_cq;
+  Completion aside;
+  Completion* const room = services.begin_quietly(cq);
+  Completion& completion = room != nullptr ? *room : aside;
+  completion = {};
+  qp_.rq.pop_front(completion.wr_id, completion.cqe);
+  completion.opcode = packet.is_write() ? WcOpcode::RECV_RDMA_WITH_IMM : WcOpcode::RECV;
+  completion.byte_len = message_bytes_;
+  completion.qpn = qp_.qpn;
+  completion.pkey_index = qp_.attr.pkey_index;
+  completion.is_receive = true;
+  completion.solicited = packet.solicited;
+  completion.psn = packet.psn;
+  if (packet.has_immediate()) {
+    completion.wc_flags = kWcWithImm;
+    completion.immediate_or_rkey = packet.immediate;
+  }
+  if (room != nullptr) {
+    services.end_quietly(cq, completion);
+    return true;
+  }
+  services.complete(cq, completion);
+  return !cq.overflowed();
+}
+
+bool Responder::acknowledges_at_once(std::uint32_t psn) {
+  if (!replies_.empty()) return false;
+  acknowledged_psn_ = psn;
+  acknowledge_at_ns_ = kNever;
+  return true;
+}
+
+}  // namespace softhca

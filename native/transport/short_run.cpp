@@ -1,0 +1,130 @@
+// Lists of short messages to an adapter of this host (short_message.cpp has single ones): each is
+// posted, described and written in a few steps, and what none of them changes is looked at once.
+
+#include <algorithm>
+#include <array>
+
+#include "memory/plain_access.hpp"
+#include "transport/queue_pair.hpp"
+#include "wire/psn.hpp"
+
+namespace softhca {
+namespace {
+
+// The first of a list shall not wait for all of it.
+constexpr std::size_t kRunPackets = 8;
+
+// What is sent, by the number of its request.
+constexpr std::array<std::uint8_t, 4> kOpcodes = {
+    make_opcode(OpcodeTransport::RC, Operation::RDMA_WRITE_ONLY),
+    make_opcode(OpcodeTransport::RC, Operation::RDMA_WRITE_ONLY_WITH_IMMEDIATE),
+    make_opcode(OpcodeTransport::RC, Operation::SEND_ONLY),
+    make_opcode(OpcodeTransport::RC, Operation::SEND_ONLY_WITH_IMMEDIATE),
+};
+static_assert(static_cast<int>(WrOpcode::RDMA_WRITE) == 0 &&
+              static_cast<int>(WrOpcode::RDMA_WRITE_WITH_IMM) == 1 &&
+              static_cast<int>(WrOpcode::SEND) == 2 &&
+              static_cast<int>(WrOpcode::SEND_WITH_IMM) == 3);
+
+// What can be refused when it is posted is left to who refuses it.
+bool is_simple(const SendWr& wr) {
+  constexpr std::uint32_t kFlags = kSendFence | kSendSignaled | kSendSolicited;
+  return static_cast<std::size_t>(wr.opcode) < kOpcodes.size() && (wr.send_flags & ~kFlags) == 0 &&
+         wr.sges.size() == 1 && wr.refused == Reason::NONE;
+}
+
+}  // namespace
+
+struct Requester::ShortRun {
+  PlainAccess memory;
+  std::uint32_t most_bytes;
+  bool asks_always;
+  std::size_t room = 0;  // Packets that may leave.
+  std::uint32_t since_ack_request = 0;
+  std::size_t count = 0;  // Of packets.
+  std::array<ShortPacket, kRunPackets> packets{};
+};
+
+// Everything posted before has left, and nothing has to be sent again.
+bool Requester::nothing_waits() const {
+  return qp_.init.type == QpType::RC && qp_.state() == QpState::RTS && current_ == qp_.sq.tail() &&
+         next_psn_ == highest_psn_ && !waiting_rnr_ && !probe_wanted_ && !failure_.set &&
+         reads_.empty();
+}
+
+// Posts it, as one that has left. False: it is no short one, and not posted.
+[[gnu::always_inline]] inline bool Requester::add_to_run(const SendWr& wr, std::uint64_t cqe,
+                                                         ShortRun& run) {
+  if (!is_simple(wr) || qp_.sq.full()) return false;
+  const Sge& sge = wr.sges[0];
+  if (sge.length > run.most_bytes) return false;
+  const std::uint8_t* from = run.memory.at(sge);
+  if (from == nullptr) return false;
+  SendWqe& wqe = qp_.sq.next_entry();
+  wqe.describe(wr, cqe, sge.length);
+  wqe.sge_count = 1;
+  wqe.started = true;
+  wqe.first_psn = psn_add(next_psn_, static_cast<std::uint32_t>(run.count));
+  wqe.psn_count = 1;
+  qp_.sq.sge_room()[0] = sge;
+  qp_.sq.push();
+  ShortPacket& packet = run.packets[run.count++];
+  packet.opcode = kOpcodes[static_cast<std::size_t>(wr.opcode)];
+  packet.solicited = wqe.solicited() && wr.opcode != WrOpcode::RDMA_WRITE;
+  packet.ack_request =
+      run.asks_always || wqe.signaled() || run.since_ack_request + 1 >= kAckRequestEvery;
+  run.since_ack_request = packet.ack_request ? 0 : run.since_ack_request + 1;
+  packet.migrated = qp_.migration.request_bit();
+  packet.pkey = qp_.pkey;
+  packet.destination_qpn = qp_.attr.dest_qp_num;
+  packet.psn = wqe.first_psn;
+  packet.immediate = wr.immediate;
+  packet.reth = {wr.remote_address, wr.rkey, sge.length};
+  packet.payload = {from, sge.length};
+  return true;
+}
+
+// What does not leave now has its turn later.
+void Requester::send_run(ShortRun& run) {
+  const std::span<const ShortPacket> packets = std::span(run.packets).first(run.count);
+  const std::size_t sent = qp_.local->send_short(packets);
+  std::size_t bytes = 0;
+  for (const ShortPacket& packet : packets.first(sent)) {
+    bytes += packet.wire_bytes();
+    since_ack_request_ = packet.ack_request ? 0 : since_ack_request_ + 1;
+  }
+  for (std::size_t i = sent; i < run.count; ++i) qp_.sq.at(current_ + i).started = false;
+  current_ += sent;
+  next_psn_ = highest_psn_ = psn_add(next_psn_, static_cast<std::uint32_t>(sent));
+  qp_.count(&Counters::sent_pkts, sent);
+  qp_.count(&Counters::sent_bytes, bytes);
+  if (sent > 0) {
+    await_acknowledgement();
+    qp_.took_turn(false);
+  }
+  if (sent < run.count) qp_.services.schedule(qp_);
+}
+
+std::size_t Requester::post_short(std::span<const SendWr* const> wrs,
+                                  std::span<const std::uint64_t> cqes) {
+  if (qp_.init.cap.max_send_sge == 0 || qp_.init.cap.max_send_wr == 0 || !nothing_waits()) return 0;
+  ShortRun run{.memory = {qp_.services.memory, qp_.init.pd, 0},
+               .most_bytes = std::min(qp_.mtu(), kLocalCopiedBytes),
+               .asks_always = qp_.init.sq_sig_all || !qp_.services.lazy_acks};
+  std::size_t posted = 0;
+  do {
+    const std::int32_t left =
+        static_cast<std::int32_t>(window()) - psn_distance(unacked_psn_, next_psn_);
+    const std::size_t most =
+        std::min({kRunPackets, wrs.size() - posted, static_cast<std::size_t>(std::max(left, 0))});
+    run.count = 0;
+    run.since_ack_request = since_ack_request_;
+    while (run.count < most && add_to_run(*wrs[posted], cqes.empty() ? 0 : cqes[posted], run)) {
+      ++posted;
+    }
+    if (run.count > 0) send_run(run);
+  } while (run.count == kRunPackets && current_ == qp_.sq.tail());
+  return posted;
+}
+
+}  // namespace softhca
