@@ -108,12 +108,10 @@ bool Adapter::State::send_at_once(QueuePair& qp) {
   return true;
 }
 
-// Those at the beginning of a list that may leave at once, to another adapter of this host.
+// Those of a list that may leave at once, to another adapter of this host: how many of the first.
 std::size_t Adapter::State::post_short(QueuePair& qp, std::span<const SendWr* const> wrs,
                                        std::span<const std::uint64_t> cqes) {
-  if (wrs.size() < 2 || qp.local == nullptr || qp.local == &self || !may_leave_at_once(qp)) {
-    return 0;
-  }
+  if (qp.local == nullptr || qp.local == &self || !may_leave_at_once(qp)) return 0;
   const std::size_t posted = qp.requester.post_short(wrs, cqes);
   if (posted > 0) timers.update(qp);
   return posted;

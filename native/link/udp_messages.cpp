@@ -126,14 +126,11 @@ void SendMessages::prepare(std::size_t index, std::span<const Datagram> train, u
   const Route& route = train.front().route;
   msghdr& header = messages_[index].msg_hdr;
   counts_[index] = train.size();
-  names_[index] = socket_address(route.destination, route.udp_destination_port, scope);
+  const bool ipv4 = route.destination.is_ipv4();
+  name(index, {route.destination, route.udp_destination_port, scope,
+               !ipv4 && flow_label ? route.flow_label & kFlowLabelMask : 0});
   header.msg_namelen = names_[index].length;
   header.msg_controllen = 0;
-  const bool ipv4 = route.destination.is_ipv4();
-  if (!ipv4 && flow_label) {
-    reinterpret_cast<sockaddr_in6*>(names_[index].get())->sin6_flowinfo =
-        htonl(route.flow_label & kFlowLabelMask);
-  }
   if (route.traffic_class != 0) {
     append_control(header, ipv4 ? IPPROTO_IP : IPPROTO_IPV6, ipv4 ? IP_TOS : IPV6_TCLASS,
                    int{route.traffic_class});
@@ -144,6 +141,16 @@ void SendMessages::prepare(std::size_t index, std::span<const Datagram> train, u
                    int{route.hop_limit});
   }
   append_train(header, train);
+}
+
+// Most messages go where the last one in this place went.
+void SendMessages::name(std::size_t index, const Addressee& to) {
+  if (named_[index] == to) return;
+  named_[index] = to;
+  names_[index] = socket_address(to.gid, to.port, to.scope);
+  if (to.flow_label != 0) {
+    reinterpret_cast<sockaddr_in6*>(names_[index].get())->sin6_flowinfo = htonl(to.flow_label);
+  }
 }
 
 void SendMessages::restore() {

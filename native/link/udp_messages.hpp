@@ -55,6 +55,17 @@ class SendMessages {
   TrainChanges changes_;
   std::array<Changed, kLinkBatch> changed_{};
   std::size_t changed_count_ = 0;
+  // What a name says. No message goes to the one that all are at first.
+  struct Addressee {
+    Gid gid;
+    std::uint16_t port = 0;
+    unsigned scope = 0;
+    std::uint32_t flow_label = 0;
+    friend bool operator==(const Addressee&, const Addressee&) = default;
+  };
+  void name(std::size_t index, const Addressee& to);
+
+  std::array<Addressee, kLinkBatch> named_;
   std::array<SocketAddress, kLinkBatch> names_{};
   std::array<Control, kLinkBatch> controls_{};
 };

@@ -328,8 +328,10 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
     if (record.slot == nullptr) break;
     heard_ = true;
     if (read_short(record, short_[0])) {
-      const int run = take_short(adapter, behind, now_ns, most - taken);
+      bool more = true;
+      const int run = take_short(adapter, behind, now_ns, most - taken, more);
       taken += run;
+      if (!more) break;
       if (run > 0) continue;
     }
     take(adapter, record, now_ns);
@@ -361,20 +363,23 @@ bool Neighbour::read_short(const RingRecord& record, ShortPacket& packet) const 
   return true;
 }
 
-// The first has been read, and those behind it come along. How many were taken; the next one has to
-// be taken in the general way.
-int Neighbour::take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most) {
+// The first has been read, and those behind it come along. How many were taken; if there are more,
+// the next one has to be taken in the general way.
+int Neighbour::take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most,
+                          bool& more) {
   const std::size_t limit = std::min(kShortAtOnce, static_cast<std::size_t>(most));
   behind_short_[0] = behind;
   std::size_t count = 1;
   for (; count < limit; ++count) {
     RingPlace behind_this;
     const RingRecord record = reader_.peek(behind, behind_this);
-    if (record.slot == nullptr || !read_short(record, short_[count])) break;
+    more = record.slot != nullptr;
+    if (!more || !read_short(record, short_[count])) break;
     behind = behind_short_[count] = behind_this;
   }
   const std::size_t taken =
       adapter.receive_short(from_peer_, std::span(short_).first(count), now_ns);
+  more |= taken < count;
   if (taken > 0 && reader_.consume(behind_short_[taken - 1])) wake();
   return static_cast<int>(taken);
 }

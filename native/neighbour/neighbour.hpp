@@ -110,7 +110,7 @@ class Neighbour final : public LocalPath {
   };
 
   bool read_short(const RingRecord& record, ShortPacket& packet) const;
-  int take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most);
+  int take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most, bool& more);
   void take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
   bool locate(const std::uint8_t* from, std::size_t count);
   bool locate_known(const std::uint8_t* from, std::size_t count);

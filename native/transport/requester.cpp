@@ -168,7 +168,7 @@ bool Requester::waits_for_reads(const SendWqe& wqe) const {
 
 std::uint32_t Requester::window() const {
   if (qp_.local != nullptr) {
-    return kLocalWindowBytes / qp_.mtu();
+    return mtus_in(kLocalWindowBytes, qp_.attr.path_mtu);
   }
   const bool is_small = current_ != qp_.sq.tail() && qp_.sq.at(current_).length <= kSmallBytes;
   return is_small ? window_.packets() * kSmallForOne : window_.packets();

@@ -103,6 +103,7 @@ class Requester {
   bool send_short(Outlet& out);
   bool copy_short(ByteSpan to);
   struct ShortRun;
+  const std::uint8_t* copy_inline(const Sge& sge);
   bool add_to_run(const SendWr& wr, std::uint64_t cqe, ShortRun& run);
   void send_run(ShortRun& run);
   bool next_is_inner() const;

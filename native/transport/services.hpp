@@ -1,6 +1,8 @@
 // What a queue pair needs of the adapter it belongs to.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "memory/memory_table.hpp"
@@ -12,6 +14,7 @@
 #include "vocabulary/call_time.hpp"
 #include "vocabulary/observer.hpp"
 #include "wire/icrc_memory.hpp"
+#include "wire/short_packet.hpp"
 
 namespace softhca {
 
@@ -32,6 +35,10 @@ class Services {
   std::uint8_t active_mtu;  // Mtu code of the port.
   IcrcMemory sent_icrcs;
   std::uint64_t activity = 0;  // Completions and events that there ever were.
+
+  // Short messages on their way, while one call has them.
+  static constexpr std::size_t kRunPackets = 8;
+  std::array<ShortPacket, kRunPackets> run;
 
   // Told of what happens; null: nobody.
   Observer* observer = nullptr;

@@ -1,5 +1,6 @@
-// Lists of short messages to an adapter of this host (short_message.cpp has single ones): each is
-// posted, described and written in a few steps, and what none of them changes is looked at once.
+// Short messages to another adapter of this host: each is posted, described and written in a few
+// steps, and what none of a list changes is looked at once. (short_message.cpp has those within an
+// adapter, over the wire, and from mapped queues.)
 
 #include <algorithm>
 #include <array>
@@ -10,9 +11,6 @@
 
 namespace softhca {
 namespace {
-
-// The first of a list shall not wait for all of it.
-constexpr std::size_t kRunPackets = 8;
 
 // What is sent, by the number of its request.
 constexpr std::array<std::uint8_t, 4> kOpcodes = {
@@ -28,7 +26,7 @@ static_assert(static_cast<int>(WrOpcode::RDMA_WRITE) == 0 &&
 
 // What can be refused when it is posted is left to who refuses it.
 bool is_simple(const SendWr& wr) {
-  constexpr std::uint32_t kFlags = kSendFence | kSendSignaled | kSendSolicited;
+  constexpr std::uint32_t kFlags = kSendFence | kSendSignaled | kSendSolicited | kSendInline;
   return static_cast<std::size_t>(wr.opcode) < kOpcodes.size() && (wr.send_flags & ~kFlags) == 0 &&
          wr.sges.size() == 1 && wr.refused == Reason::NONE;
 }
@@ -42,7 +40,6 @@ struct Requester::ShortRun {
   std::size_t room = 0;  // Packets that may leave.
   std::uint32_t since_ack_request = 0;
   std::size_t count = 0;  // Of packets.
-  std::array<ShortPacket, kRunPackets> packets{};
 };
 
 // Everything posted before has left, and nothing has to be sent again.
@@ -52,23 +49,31 @@ bool Requester::nothing_waits() const {
          reads_.empty();
 }
 
+// The bytes of the request that is posted next, where its entry keeps them; null: they cannot be
+// had, or are too many.
+const std::uint8_t* Requester::copy_inline(const Sge& sge) {
+  if (sge.length > qp_.init.cap.max_inline_data) return nullptr;
+  const ByteSpan room = qp_.sq.inline_bytes(qp_.sq.tail()).first(sge.length);
+  return qp_.services.memory.read_inline(sge.address, room) ? room.data() : nullptr;
+}
+
 // Posts it, as one that has left. False: it is no short one, and not posted.
 [[gnu::always_inline]] inline bool Requester::add_to_run(const SendWr& wr, std::uint64_t cqe,
                                                          ShortRun& run) {
   if (!is_simple(wr) || qp_.sq.full()) return false;
   const Sge& sge = wr.sges[0];
   if (sge.length > run.most_bytes) return false;
-  const std::uint8_t* from = run.memory.at(sge);
-  if (from == nullptr) return false;
   SendWqe& wqe = qp_.sq.next_entry();
   wqe.describe(wr, cqe, sge.length);
-  wqe.sge_count = 1;
+  const std::uint8_t* const from = wqe.is_inline() ? copy_inline(sge) : run.memory.at(sge);
+  if (from == nullptr) return false;
+  wqe.sge_count = wqe.is_inline() ? 0 : 1;
   wqe.started = true;
   wqe.first_psn = psn_add(next_psn_, static_cast<std::uint32_t>(run.count));
   wqe.psn_count = 1;
   qp_.sq.sge_room()[0] = sge;
   qp_.sq.push();
-  ShortPacket& packet = run.packets[run.count++];
+  ShortPacket& packet = qp_.services.run[run.count++];
   packet.opcode = kOpcodes[static_cast<std::size_t>(wr.opcode)];
   packet.solicited = wqe.solicited() && wr.opcode != WrOpcode::RDMA_WRITE;
   packet.ack_request =
@@ -86,7 +91,7 @@ bool Requester::nothing_waits() const {
 
 // What does not leave now has its turn later.
 void Requester::send_run(ShortRun& run) {
-  const std::span<const ShortPacket> packets = std::span(run.packets).first(run.count);
+  const std::span<const ShortPacket> packets = std::span(qp_.services.run).first(run.count);
   const std::size_t sent = qp_.local->send_short(packets);
   std::size_t bytes = 0;
   for (const ShortPacket& packet : packets.first(sent)) {
@@ -116,14 +121,14 @@ std::size_t Requester::post_short(std::span<const SendWr* const> wrs,
     const std::int32_t left =
         static_cast<std::int32_t>(window()) - psn_distance(unacked_psn_, next_psn_);
     const std::size_t most =
-        std::min({kRunPackets, wrs.size() - posted, static_cast<std::size_t>(std::max(left, 0))});
+        std::min({Services::kRunPackets, wrs.size() - posted, static_cast<std::size_t>(std::max(left, 0))});
     run.count = 0;
     run.since_ack_request = since_ack_request_;
     while (run.count < most && add_to_run(*wrs[posted], cqes.empty() ? 0 : cqes[posted], run)) {
       ++posted;
     }
     if (run.count > 0) send_run(run);
-  } while (run.count == kRunPackets && current_ == qp_.sq.tail());
+  } while (run.count == Services::kRunPackets && current_ == qp_.sq.tail());
   return posted;
 }
 

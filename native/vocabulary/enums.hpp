@@ -28,6 +28,10 @@ enum class Mtu : std::uint8_t {
   MTU_4096 = 5
 };
 inline constexpr std::uint32_t mtu_bytes(std::uint8_t mtu_code) { return 128u << mtu_code; }
+// How many of them so many bytes make, without a division.
+inline constexpr std::uint32_t mtus_in(std::uint32_t bytes, std::uint8_t mtu_code) {
+  return bytes >> (7 + mtu_code);
+}
 
 // ib_uverbs_wr_opcode; REG_MR is the kernel's own.
 enum class WrOpcode : std::uint8_t {
