@@ -37,21 +37,6 @@ Status check_cap(const QpCap& cap, const Limits& limits) {
   return Status::success();
 }
 
-// Posts one after the other, each with the number of its callback, until one is refused. `posted`
-// says how many were taken.
-template <class Wr, class Post>
-Status post_each(std::span<const Wr* const> wrs, std::span<const std::uint64_t> cqes,
-                 std::size_t& posted, Post&& post) {
-  for (const Wr* wr : wrs) {
-    const Status status = post(*wr, cqes.empty() ? 0 : cqes[posted]);
-    if (!status.ok()) {
-      return status;
-    }
-    ++posted;
-  }
-  return Status::success();
-}
-
 }  // namespace
 
 Result<std::uint32_t> Adapter::create_qp(QpInit& init) {
@@ -355,9 +340,7 @@ Status Adapter::post_recv(std::uint32_t qpn, std::span<const RecvWr* const> wrs,
   if (qp->rq.source() != nullptr) {
     return refuse(EINVAL, "qp", qpn, "is posted to through its mapped receive queue");
   }
-  const Status status = post_each(wrs, cqes, posted, [&](const RecvWr& wr, std::uint64_t cqe) {
-    return qp->post_recv(wr, cqe);
-  });
+  const Status status = wrs.empty() ? Status::success() : qp->post_recv(wrs, cqes, posted);
   s.settle_overflows();
   return status;
 }

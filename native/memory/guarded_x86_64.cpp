@@ -39,6 +39,17 @@ softhca_copy_fault:
 9:
     cmpq $64, %rcx
     ja 8b
+    cmpq $48, %rcx
+    jbe 1f
+    movups (%rsi), %xmm0
+    movups 16(%rsi), %xmm1
+    movups 32(%rsi), %xmm2
+    movups %xmm0, (%rdi)
+    movups %xmm1, 16(%rdi)
+    movups %xmm2, 32(%rdi)
+    addq $48, %rsi
+    addq $48, %rdi
+    subq $48, %rcx
     jmp 1f
 0:
     movups (%rsi), %xmm0

@@ -137,7 +137,7 @@ Status QueuePair::post_send(const SendWr& wr, const Route& to, bool ah_ok, std::
   return Status::success();
 }
 
-Status QueuePair::post_recv(const RecvWr& wr, std::uint64_t cqe) {
+Status QueuePair::check_post_recv() const {
   if (init.type == QpType::XRC_RECV || init.type == QpType::XRC_SEND) {
     return refuse(EINVAL, "qp", qpn, "an XRC queue pair has no receive queue");
   }
@@ -147,19 +147,30 @@ Status QueuePair::post_recv(const RecvWr& wr, std::uint64_t cqe) {
   if (state() == QpState::RESET) {
     return refuse(EINVAL, "qp_state", 0, "post_recv needs INIT or a later state");
   }
-  if (wr.sges.size() > init.cap.max_recv_sge) {
-    return refuse(EINVAL, "num_sge", wr.sges.size(), "is above the queue pair's max_recv_sge",
-                  init.cap.max_recv_sge);
+  return Status::success();
+}
+
+Status QueuePair::post_recv(std::span<const RecvWr* const> wrs, std::span<const std::uint64_t> cqes,
+                            std::size_t& posted) {
+  if (const Status status = check_post_recv(); !status.ok()) {
+    return status;
   }
-  if (rq.full()) {
-    return refuse(ENOMEM, "max_recv_wr", init.cap.max_recv_wr, "the receive queue is full");
-  }
-  rq.push(wr.wr_id, wr.sges, cqe);
-  if (services.observer != nullptr) {
-    services.observer->posted_receive(qpn, wr.wr_id, total_length(wr.sges));
-  }
-  if (state() == QpState::ERR) {
-    responder.flush();
+  for (; posted < wrs.size(); ++posted) {
+    const RecvWr& wr = *wrs[posted];
+    if (wr.sges.size() > init.cap.max_recv_sge) {
+      return refuse(EINVAL, "num_sge", wr.sges.size(), "is above the queue pair's max_recv_sge",
+                    init.cap.max_recv_sge);
+    }
+    if (rq.full()) {
+      return refuse(ENOMEM, "max_recv_wr", init.cap.max_recv_wr, "the receive queue is full");
+    }
+    rq.push(wr.wr_id, wr.sges, cqes.empty() ? 0 : cqes[posted]);
+    if (services.observer != nullptr) {
+      services.observer->posted_receive(qpn, wr.wr_id, total_length(wr.sges));
+    }
+    if (state() == QpState::ERR) {
+      responder.flush();
+    }
   }
   return Status::success();
 }

@@ -44,7 +44,10 @@ class QueuePair {
   // `route` is where a UD request goes; `ah_ok` is false when its handle named nothing usable.
   // `cqe` comes back in the completion.
   Status post_send(const SendWr& wr, const Route& route, bool ah_ok, std::uint64_t cqe);
-  Status post_recv(const RecvWr& wr, std::uint64_t cqe);
+  // One after the other, until one is refused; `posted` counts those that were taken.
+  Status post_recv(std::span<const RecvWr* const> wrs, std::span<const std::uint64_t> cqes,
+                   std::size_t& posted);
+  Status check_post_recv() const;
   // Whether the present state takes send requests.
   Status check_post_state() const;
 

@@ -20,6 +20,7 @@ namespace softhca {
 
 class QueuePair;
 class CompletionQueue;
+struct Completion;
 
 class Responder {
  public:
@@ -159,6 +160,7 @@ class Responder {
   bool place_short(const ShortPacket& packet, ShortPlaces& places);
   Short end_short(const ShortPacket& packet);
   bool complete_short(const ShortPacket& packet);
+  void describe_short(const ShortPacket& packet, Completion& completion);
 
   // READs and the atomics behind them (responder_order.cpp).
   bool atomics_wait() const;

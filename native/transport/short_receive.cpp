@@ -146,9 +146,19 @@ std::size_t Responder::take_short(std::span<const ShortPacket> packets) {
 bool Responder::complete_short(const ShortPacket& packet) {
   Services& services = qp_.services;
   CompletionQueue& cq = *qp_.queues.recv_cq;
-  Completion aside;
-  Completion* const room = services.begin_quietly(cq);
-  Completion& completion = room != nullptr ? *room : aside;
+  if (Completion* const room = services.begin_quietly(cq); room != nullptr) {
+    describe_short(packet, *room);
+    services.end_quietly(cq, *room);
+    return true;
+  }
+  Completion completion;
+  describe_short(packet, completion);
+  services.complete(cq, completion);
+  return !cq.overflowed();
+}
+
+[[gnu::always_inline]] inline void Responder::describe_short(const ShortPacket& packet,
+                                                             Completion& completion) {
   completion = {};
   qp_.rq.pop_front(completion.wr_id, completion.cqe);
   completion.opcode = packet.is_write() ? WcOpcode::RECV_RDMA_WITH_IMM : WcOpcode::RECV;
@@ -162,12 +172,6 @@ bool Responder::complete_short(const ShortPacket& packet) {
     completion.wc_flags = kWcWithImm;
     completion.immediate_or_rkey = packet.immediate;
   }
-  if (room != nullptr) {
-    services.end_quietly(cq, completion);
-    return true;
-  }
-  services.complete(cq, completion);
-  return !cq.overflowed();
 }
 
 bool Responder::acknowledges_at_once(std::uint32_t psn) {

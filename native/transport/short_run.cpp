@@ -120,8 +120,8 @@ std::size_t Requester::post_short(std::span<const SendWr* const> wrs,
   do {
     const std::int32_t left =
         static_cast<std::int32_t>(window()) - psn_distance(unacked_psn_, next_psn_);
-    const std::size_t most =
-        std::min({Services::kRunPackets, wrs.size() - posted, static_cast<std::size_t>(std::max(left, 0))});
+    const std::size_t most = std::min(
+        {Services::kRunPackets, wrs.size() - posted, static_cast<std::size_t>(std::max(left, 0))});
     run.count = 0;
     run.since_ack_request = since_ack_request_;
     while (run.count < most && add_to_run(*wrs[posted], cqes.empty() ? 0 : cqes[posted], run)) {
