@@ -178,6 +178,9 @@ class Adapter {
   // have the next.
   std::size_t receive_short(const Route& route, std::span<const ShortPacket> packets,
                             std::uint64_t now_ns);
+  // The same for an acknowledgement. False: receive_local() has to have it.
+  bool receive_acknowledge(const Route& route, const PlainAcknowledge& packet,
+                           std::uint64_t now_ns);
   // The ways to other adapters; null: none. They outlive the adapter's last call.
   void set_paths(LocalPaths* paths);
   // A way has come to its end.

@@ -155,6 +155,17 @@ bool Adapter::State::acknowledge_at_once(QueuePair& peer, QueuePair& qp, std::ui
   return true;
 }
 
+// Where one is all that there is to be sent to another adapter. False: it is not so simple.
+bool Adapter::State::send_acknowledge(QueuePair& qp) {
+  PlainAcknowledge packet;
+  if (qp.local == &self || observer != nullptr || !port_active || !qp.next_is_acknowledge(packet) ||
+      !qp.local->send_acknowledge(packet)) {
+    return false;
+  }
+  qp.sent_acknowledge();
+  return true;
+}
+
 // One packet of a queue pair. False: it has none.
 bool Adapter::State::send_locally(QueuePair& qp) {
   Outlet outlet{.buffer = leaving_bytes, .local = &leaving};
@@ -178,8 +189,10 @@ bool Adapter::exchange(std::uint64_t now_ns) {
 bool Adapter::exchange_some(std::uint64_t now_ns) {
   State& s = *state_;
   s.set_time(now_ns);
-  s.ready_local.insert(s.ready_local.end(), s.stalled.begin(), s.stalled.end());
-  s.stalled.clear();
+  if (!s.stalled.empty()) {
+    s.ready_local.insert(s.ready_local.end(), s.stalled.begin(), s.stalled.end());
+    s.stalled.clear();
+  }
   int packets = kExchangePackets;
   std::uint64_t bytes = 0;
   while (!s.ready_local.empty() && packets > 0 && bytes < kExchangeBytes) {
@@ -195,6 +208,8 @@ bool Adapter::exchange_some(std::uint64_t now_ns) {
     qp->listed = QueuePair::Listed::NOWHERE;
     if (qp->local == nullptr) {
       s.schedule(*qp);  // It has become one for the wire.
+    } else if (s.send_acknowledge(*qp)) {
+      --packets;
     } else if (s.send_locally(*qp)) {
       --packets;
       // A neighbour fetches them itself.
@@ -242,6 +257,19 @@ std::size_t Adapter::receive_short(const Route& route, std::span<const ShortPack
     taken += count;
   }
   return taken;
+}
+
+bool Adapter::receive_acknowledge(const Route& route, const PlainAcknowledge& packet,
+                                  std::uint64_t now_ns) {
+  State& s = *state_;
+  QueuePair* const qp = s.qps.find(packet.destination_qpn);
+  if (qp == nullptr || !s.port_active) return false;
+  s.arrived_at.fetch(*qp);
+  s.set_time(now_ns);
+  if (!qp->receive_acknowledge(packet, route)) return false;
+  s.timers.update(*qp);
+  s.settle_overflows();
+  return true;
 }
 
 void Adapter::payload_unreadable(std::uint32_t qpn, const Packet& packet, std::uint64_t now_ns) {

@@ -72,6 +72,7 @@ struct Adapter::State final : Services {
   // Where connected queue pairs send on this route without a wire; null: they do not.
   LocalPath* path_of(const Route& route);
   bool send_locally(QueuePair& qp);
+  bool send_acknowledge(QueuePair& qp);
   bool may_leave_at_once(const QueuePair& qp) const;
   std::size_t post_short(QueuePair& qp, std::span<const SendWr* const> wrs,
                          std::span<const std::uint64_t> cqes);
@@ -112,6 +113,7 @@ struct Adapter::State final : Services {
     bool delivers_at_once() const override { return true; }
     // See send_to_self().
     std::size_t send_short(std::span<const ShortPacket>) override { return 0; }
+    bool send_acknowledge(const PlainAcknowledge&) override { return false; }
     void send(const LocalPacket& packet) override;
     State& adapter;
   };

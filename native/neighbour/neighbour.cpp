@@ -131,6 +131,16 @@ std::size_t Neighbour::send_short(std::span<const ShortPacket> packets) {
   return sent;
 }
 
+bool Neighbour::send_acknowledge(const PlainAcknowledge& packet) {
+  RingPlace behind;
+  const RingRecord record = writer_.begin(PlainAcknowledge::kHeaderBytes, 0, behind);
+  if (record.slot == nullptr) return false;
+  encode_acknowledge(packet, record.headers);
+  publish(record, behind);
+  if (writer_.take_sleeper(met_.is_ordered)) wake();
+  return true;
+}
+
 void Neighbour::send(const LocalPacket& local) {
   const Packet& packet = local.packet;
   const std::size_t rest_bytes =
@@ -177,7 +187,7 @@ void Neighbour::send(const LocalPacket& local) {
   if (writer_.take_sleeper(met_.is_ordered)) wake();
 }
 
-void Neighbour::publish(const RingRecord& record, RingPlace behind) {
+[[gnu::always_inline]] inline void Neighbour::publish(const RingRecord& record, RingPlace behind) {
   if (heard_ && record.bytes > kInlineBytes && record.bytes <= kHastenedBytes) {
     heard_ = false;
     writer_.hasten(record);
@@ -384,7 +394,16 @@ int Neighbour::take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_
   return static_cast<int>(taken);
 }
 
+bool Neighbour::take_acknowledge(Adapter& adapter, const RingRecord& record,
+                                 std::uint64_t now_ns) const {
+  PlainAcknowledge packet;
+  return record.piece_count == 0 && record.psns == 1 && record.rest_bytes() == 0 &&
+         decode_acknowledge(record.headers, record.header_bytes, packet) &&
+         adapter.receive_acknowledge(from_peer_, packet, now_ns);
+}
+
 void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) {
+  if (take_acknowledge(adapter, record, now_ns)) return;
   if (record.header_bytes < kBthBytes || record.header_bytes > kMaxHeaderBytes ||
       record.piece_count > kMaxPieces || record.psns < 1 || record.psns > kMaxPackets ||
       record.piece_count * sizeof(PieceOnTheWay) > record.rest_bytes()) {

@@ -54,6 +54,7 @@ class Neighbour final : public LocalPath {
   bool can_fetch(std::span<const MemoryPiece> pieces) override;
   bool delivers_at_once() const override { return false; }
   std::size_t send_short(std::span<const ShortPacket> packets) override;
+  bool send_acknowledge(const PlainAcknowledge& packet) override;
   void send(const LocalPacket& packet) override;
   void give_up_if_still() override;
   void recall(std::uint32_t qpn, LentPayloads which);
@@ -111,6 +112,7 @@ class Neighbour final : public LocalPath {
 
   bool read_short(const RingRecord& record, ShortPacket& packet) const;
   int take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most, bool& more);
+  bool take_acknowledge(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) const;
   void take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
   bool locate(const std::uint8_t* from, std::size_t count);
   bool locate_known(const std::uint8_t* from, std::size_t count);

@@ -96,6 +96,14 @@ class Way final : public LocalPath, public LocalPaths {
     }
     return taken;
   }
+  bool send_acknowledge(const PlainAcknowledge& packet) override {
+    if (lists_.below(8) == 0) return false;
+    LocalPacket local;
+    local.route = route_;
+    local.packet = packet_of(packet);
+    send(local);
+    return true;
+  }
   void send(const LocalPacket& local) override {
     const Packet& packet = local.packet;
     seen.push_back({packet.bth.opcode, packet.bth.ack_request, packet.bth.solicited, packet.bth.psn,
@@ -142,7 +150,10 @@ class Way final : public LocalPath, public LocalPaths {
       const std::size_t taken = run.empty() ? 0 : to.receive_short(route, run, now_ns);
       CHECK(taken <= run.size());
       if (taken < run.size() || taken == 0) {
-        CHECK(to.receive_local(route, arriving[taken].packet, now_ns));
+        const Packet& packet = arriving[taken].packet;
+        PlainAcknowledge plain;
+        CHECK((short_form(packet, plain) && to.receive_acknowledge(route, plain, now_ns)) ||
+              to.receive_local(route, packet, now_ns));
         arriving = arriving.subspan(1);
       }
       arriving = arriving.subspan(taken);

@@ -104,7 +104,10 @@ bool Requester::expected_response(std::uint32_t end_psn, std::uint64_t& index,
 bool Requester::acknowledge_until(std::uint32_t end_psn) {
   std::uint64_t index = 0;
   std::uint32_t owed = 0;
-  const bool skips = expected_response(end_psn, index, owed) && psn_distance(owed, end_psn) > 0;
+  // What is to be sent again is no longer among the READs under way.
+  const bool may_owe = !reads_.empty() || next_psn_ != highest_psn_;
+  const bool skips =
+      may_owe && expected_response(end_psn, index, owed) && psn_distance(owed, end_psn) > 0;
   progress(skips ? owed : end_psn);
   return !skips;
 }

@@ -27,6 +27,8 @@ class LocalPath {
   // may not be there any more. How many have gone: the next has not, for this reason or for want of
   // room.
   virtual std::size_t send_short(std::span<const ShortPacket> packets) = 0;
+  // The same of an acknowledgement. False: there is no room.
+  virtual bool send_acknowledge(const PlainAcknowledge& packet) = 0;
   // Takes a packet over. A payload that lies in pieces may be fetched until it is recalled.
   virtual void send(const LocalPacket& packet) = 0;
   // Asked now and then while it has no room. If it has taken nothing since it was asked last, what

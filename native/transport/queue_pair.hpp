@@ -66,6 +66,12 @@ class QueuePair {
   std::size_t receive_short(std::span<const ShortPacket> packets, const Route& route);
   bool admits_short(const ShortPacket& packet, const Route& route) const;
   void took_short(std::span<const ShortPacket> packets);
+  // Acknowledgements between adapters of this host (short_acknowledge.cpp). Whether one is all that
+  // there is to be sent; then, that it has left. And one that has come; false: it is not so simple,
+  // and nothing is changed.
+  bool next_is_acknowledge(PlainAcknowledge& packet) const;
+  void sent_acknowledge();
+  bool receive_acknowledge(const PlainAcknowledge& packet, const Route& route);
   bool next_packet(Outlet& out);
   // The same where the queue pair is inside a long message and has nothing else to say. False:
   // nothing is done.

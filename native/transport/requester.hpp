@@ -57,8 +57,10 @@ class Requester {
   // Posts requests that may leave at once, as many as follow each other so, and lets them leave to
   // another adapter of this host (short_run.cpp). How many; nothing is done about the others.
   std::size_t post_short(std::span<const SendWr* const> wrs, std::span<const std::uint64_t> cqes);
-  // The peer has acknowledged everything up to `psn`, and says nothing else.
+  // The peer has acknowledged everything up to `psn`, and says nothing else. What it means while a
+  // probe is under way is another question.
   void on_plain_acknowledge(std::uint32_t psn);
+  bool is_probing() const { return probing_; }
 
   // UC and UD: completes what has left.
   void complete_unreliable();

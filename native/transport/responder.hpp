@@ -46,6 +46,9 @@ class Responder {
   bool admit_short(const ShortPacket& packet);
   Short finish_short(const ShortPacket& packet);
   void push_acknowledge(std::uint32_t psn);
+  // A plain acknowledgement is all that there is to be said: of this. Then, that it has left.
+  bool next_is_plain(std::uint32_t& psn, std::uint32_t& msn) const;
+  void sent_plain();
   // An acknowledgement of `psn` leaves without being pushed. False: others are to leave before it.
   bool acknowledges_at_once(std::uint32_t psn);
 

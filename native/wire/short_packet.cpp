@@ -18,6 +18,31 @@ Packet packet_of(const ShortPacket& from) {
   return packet;
 }
 
+Packet packet_of(const PlainAcknowledge& from) {
+  Packet packet;
+  packet.bth.opcode = PlainAcknowledge::kOpcode;
+  packet.bth.migrated = from.migrated;
+  packet.bth.pkey = from.pkey;
+  packet.bth.destination_qpn = from.destination_qpn;
+  packet.bth.psn = from.psn;
+  packet.info = &opcode_info(PlainAcknowledge::kOpcode);
+  packet.aeth = {kSyndromeAck, from.msn};
+  return packet;
+}
+
+bool short_form(const Packet& from, PlainAcknowledge& packet) {
+  if (from.bth.opcode != PlainAcknowledge::kOpcode || from.bth.solicited || from.bth.ack_request ||
+      from.aeth.syndrome != kSyndromeAck || from.psns != 1) {
+    return false;
+  }
+  packet.migrated = from.bth.migrated;
+  packet.pkey = from.bth.pkey;
+  packet.destination_qpn = from.bth.destination_qpn;
+  packet.psn = from.bth.psn;
+  packet.msn = from.aeth.msn;
+  return true;
+}
+
 bool short_form(const Packet& from, ShortPacket& packet) {
   if (!is_short_opcode(from.bth.opcode) || from.psns != 1 || !from.pieces.empty()) return false;
   packet.opcode = from.bth.opcode;

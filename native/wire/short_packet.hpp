@@ -1,11 +1,12 @@
-// SENDs and WRITEs of one packet on RC: the packets that there are most of, with what they have and
-// nothing else. Their headers are the same bytes as packet.hpp's.
+// SENDs and WRITEs of one packet on RC, and their acknowledgements: the packets that there are most
+// of, with what they have and nothing else. Their headers are the same bytes as packet.hpp's.
 #pragma once
 
 #include <cstdint>
 
 #include "vocabulary/bytes.hpp"
 #include "wire/packet.hpp"
+#include "wire/syndrome.hpp"
 
 namespace softhca {
 
@@ -99,9 +100,54 @@ inline bool decode_short_datagram(ByteView datagram, ShortPacket& packet) {
   return decode_short(datagram.data(), header_bytes, packet);
 }
 
+// An ACKNOWLEDGE on RC that says nothing but that everything has come up to its PSN.
+struct PlainAcknowledge {
+  static constexpr std::uint8_t kOpcode = make_opcode(OpcodeTransport::RC, Operation::ACKNOWLEDGE);
+  static constexpr std::size_t kHeaderBytes = kBthBytes + 4;
+  static constexpr std::size_t kWireBytes = kHeaderBytes + kIcrcBytes;
+
+  bool migrated = true;
+  std::uint16_t pkey = 0xffff;
+  std::uint32_t destination_qpn = 0;
+  std::uint32_t psn = 0;
+  std::uint32_t msn = 0;
+};
+
+// Into `kHeaderBytes`, which encode_headers() would fill alike.
+inline void encode_acknowledge(const PlainAcknowledge& packet, std::uint8_t* out) {
+  store_be64(out, std::uint64_t{PlainAcknowledge::kOpcode} << 56 |
+                      std::uint64_t{packet.migrated} << 54 | std::uint64_t{packet.pkey} << 32 |
+                      (packet.destination_qpn & 0xffffff));
+  store_be32(out + 8, packet.psn & 0xffffff);
+  store_be32(out + kBthBytes, std::uint32_t{kSyndromeAck} << 24 | (packet.msn & 0xffffff));
+}
+
+// False: it is none, or has something in it that few have. Each byte is read once.
+inline bool decode_acknowledge(const std::uint8_t* headers, std::size_t bytes,
+                               PlainAcknowledge& packet) {
+  // All of the second byte but MigReq, and the reserved byte.
+  constexpr std::uint64_t kRare = std::uint64_t{0xbf} << 48 | std::uint64_t{0xff} << 24;
+  if (bytes != PlainAcknowledge::kHeaderBytes) return false;
+  const std::uint64_t first = load_be64(headers);
+  const std::uint32_t last = load_be32(headers + 8);
+  const std::uint32_t aeth = load_be32(headers + kBthBytes);
+  if (first >> 56 != PlainAcknowledge::kOpcode || (first & kRare) != 0 || last >> 24 != 0 ||
+      aeth >> 24 != kSyndromeAck) {
+    return false;
+  }
+  packet.migrated = (first >> 54 & 1) != 0;
+  packet.pkey = static_cast<std::uint16_t>(first >> 32);
+  packet.destination_qpn = static_cast<std::uint32_t>(first & 0xffffff);
+  packet.psn = last & 0xffffff;
+  packet.msn = aeth & 0xffffff;
+  return true;
+}
+
 // The same packet with everything that packets may have; and the other way round, false if it has
 // more than a short one.
 Packet packet_of(const ShortPacket& packet);
+Packet packet_of(const PlainAcknowledge& packet);
 bool short_form(const Packet& packet, ShortPacket& out);
+bool short_form(const Packet& packet, PlainAcknowledge& out);
 
 }  // namespace softhca

@@ -94,6 +94,12 @@ void LocalWire::hand_over(Victim& victim, const Line& line, std::uint64_t now_ns
       victim.adapter().receive_short(route, {&brief, 1}, now_ns) == 1) {
     return;
   }
+  PlainAcknowledge plain;
+  if (random_.below(2) == 0 && datagram.size() >= kIcrcBytes &&
+      decode_acknowledge(datagram.data(), datagram.size() - kIcrcBytes, plain) &&
+      victim.adapter().receive_acknowledge(route, plain, now_ns)) {
+    return;
+  }
   Packet packet;
   if (decode_packet(datagram, packet) != DecodeStatus::OK || packet.info->has(kCnp) ||
       opcode_transport(packet.bth.opcode) == OpcodeTransport::UD) {

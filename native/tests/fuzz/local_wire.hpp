@@ -29,6 +29,7 @@ class LocalWire final : public LocalPaths, public LocalPath {
   bool can_fetch(std::span<const MemoryPiece>) override { return random_.below(4) != 0; }
   bool delivers_at_once() const override { return false; }
   std::size_t send_short(std::span<const ShortPacket> packets) override;
+  bool send_acknowledge(const PlainAcknowledge&) override { return random_.below(4) != 0; }
   void send(const LocalPacket& packet) override;
 
  private:
