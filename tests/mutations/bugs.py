@@ -157,9 +157,9 @@ BUGS = [
     ),
     Bug(
         "bounds are checked one byte too late",
-        "memory/memory_access.cpp",
-        "      length > region.length - (address - region.iova)) {",
-        "      length > region.length - (address - region.iova) + 1) {",
+        "memory/memory_table.hpp",
+        "           length <= region.length - (address - region.iova);",
+        "           length <= region.length - (address - region.iova) + 1;",
     ),
     Bug(
         "READs need no right",
