@@ -1,5 +1,6 @@
 // GB/s of each CRC-32 routine that this CPU has, and of zlib if it is installed.
-// Build: g++ -std=c++20 -O2 -Inative bench/crc32.cpp native/wire/crc32*.cpp -ldl -o build/crc32
+// Build: g++ -std=c++20 -O2 -Inative bench/crc32.cpp native/wire/crc32*.cpp
+//   native/vocabulary/emulator.cpp -ldl -o build/crc32
 #include "wire/crc32.hpp"
 
 #include <dlfcn.h>
