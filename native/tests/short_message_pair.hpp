@@ -88,20 +88,12 @@ class Way final : public LocalPath, public LocalPaths {
   // Not all of a list finds room.
   std::size_t send_short(std::span<const ShortPacket> packets) override {
     const std::size_t taken = lists_.below(8) == 0 ? lists_.below(packets.size()) : packets.size();
-    for (const ShortPacket& packet : packets.first(taken)) {
-      LocalPacket local;
-      local.route = route_;
-      local.packet = packet_of(packet);
-      send(local);
-    }
+    for (const ShortPacket& packet : packets.first(taken)) send_whole(packet_of(packet));
     return taken;
   }
   bool send_acknowledge(const PlainAcknowledge& packet) override {
     if (lists_.below(8) == 0) return false;
-    LocalPacket local;
-    local.route = route_;
-    local.packet = packet_of(packet);
-    send(local);
+    send_whole(packet_of(packet));
     return true;
   }
   void send(const LocalPacket& local) override {
@@ -139,6 +131,12 @@ class Way final : public LocalPath, public LocalPaths {
     Packet packet;
     std::vector<std::uint8_t> payload;
   };
+  void send_whole(const Packet& packet) {
+    LocalPacket local;
+    local.route = route_;
+    local.packet = packet;
+    send(local);
+  }
   static void arrive(Adapter& to, std::span<const Carried> arriving, std::uint64_t now_ns) {
     while (!arriving.empty()) {
       std::vector<ShortPacket> run;
