@@ -37,7 +37,6 @@ struct Requester::ShortRun {
   PlainAccess memory;
   std::uint32_t most_bytes;
   bool asks_always;
-  std::size_t room = 0;  // Packets that may leave.
   std::uint32_t since_ack_request = 0;
   std::size_t count = 0;  // Of packets.
 };
