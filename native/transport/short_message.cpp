@@ -1,7 +1,8 @@
 // Short messages: SENDs and WRITEs of one packet, on queue pairs that have nothing else to do. What
 // is done for them is what is done for any packet, without being ready for all the others. Every
 // "no" in here leaves things as they were and the message to the general way, which alone knows how
-// to wait, to repeat and to refuse. Here is how one is sent; short_run.cpp has lists of them, and
+// to wait, to repeat and to refuse. Here is how one leaves within an adapter, over the wire and
+// from a mapped queue; short_run.cpp has those to other adapters of this host, and
 // short_receive.cpp how they are received.
 
 #include <algorithm>
