@@ -178,6 +178,10 @@ class Adapter {
   // have the next.
   std::size_t receive_short(const Route& route, std::span<const ShortPacket> packets,
                             std::uint64_t now_ns);
+  // The same for one whose payload the sender keeps, at this place of that memory. False:
+  // receive_local() has to have it.
+  bool receive_lent(const Route& route, const ShortPacket& packet, AddressSpace& from_space,
+                    std::uint64_t now_ns);
   // The same for an acknowledgement. False: receive_local() has to have it.
   bool receive_acknowledge(const Route& route, const PlainAcknowledge& packet,
                            std::uint64_t now_ns);

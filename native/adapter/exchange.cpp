@@ -259,6 +259,19 @@ std::size_t Adapter::receive_short(const Route& route, std::span<const ShortPack
   return taken;
 }
 
+bool Adapter::receive_lent(const Route& route, const ShortPacket& packet, AddressSpace& from_space,
+                           std::uint64_t now_ns) {
+  State& s = *state_;
+  QueuePair* const qp = s.qps.find(packet.destination_qpn);
+  if (qp == nullptr || !s.port_active) return false;
+  s.arrived_at.fetch(*qp);
+  s.set_time(now_ns);
+  if (!qp->receive_lent(packet, from_space, route)) return false;
+  s.timers.update(*qp);
+  s.settle_overflows();
+  return true;
+}
+
 bool Adapter::receive_acknowledge(const Route& route, const PlainAcknowledge& packet,
                                   std::uint64_t now_ns) {
   State& s = *state_;

@@ -33,8 +33,6 @@ static_assert(kLocalPacketBytes <= UINT32_MAX);
 constexpr std::uint64_t kForeign = std::uint64_t{1} << 63;
 
 constexpr std::size_t kMaxPieces = 256;
-constexpr std::size_t kMaxHeaderBytes = 64;
-static_assert(kLocalBroughtBytes + kMaxHeaderBytes <= kMaxRecordBytes);
 constexpr std::uint32_t kMaxPackets = kLocalPacketBytes / 256;
 // Looks at a peer that fetches what is to be taken back, until it is asked whether it still lives.
 constexpr int kLooks = 1000;
@@ -410,39 +408,66 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
     return;
   }
   // Out of the shared memory first: the peer could change it after it was checked.
-  std::uint8_t header[kMaxHeaderBytes + kIcrcBytes];
-  std::memcpy(header, record.headers, record.header_bytes);
-  Packet& packet = incoming_;
-  if (decode_packet({header, record.header_bytes + kIcrcBytes}, packet) != DecodeStatus::OK ||
-      packet.info->header_bytes != record.header_bytes ||
-      opcode_transport(packet.bth.opcode) == OpcodeTransport::UD || packet.info->has(kCnp)) {
-    return;
-  }
-  const bool may_refer = packet.info->has(kMayRefer) && !packet.info->has(kAtomicWrite);
-  packet.psns = record.psns;
-  packet.payload = {};
-  packet.pieces = {};
-  packet.pieces_bytes = 0;
-  if ((record.psns > 1 || record.piece_count > 0) && !may_refer) return;
+  HeaderBytes header;
+  std::memcpy(header.data(), record.headers, record.header_bytes);
   if (record.piece_count == 0) {
-    if (record.rest_bytes() > 0 && !packet.info->has(kHasPayload)) return;
-    packet.payload = {record.rest, record.rest_bytes()};
-    static_cast<void>(adapter.receive_local(from_peer_, packet, now_ns));
+    if (!decode_incoming(header, record) ||
+        (record.rest_bytes() > 0 && !incoming_.info->has(kHasPayload))) {
+      return;
+    }
+    incoming_.payload = {record.rest, record.rest_bytes()};
+    static_cast<void>(adapter.receive_local(from_peer_, incoming_, now_ns));
     return;
   }
+  ShortPacket brief;
+  const bool is_brief = decode_short(header.data(), record.header_bytes, brief);
+  if (!is_brief && !decode_incoming(header, record)) return;
   std::atomic<std::uint32_t>& word = record.slot->word;
   std::uint32_t ready = reader_.ready_word();
   const std::uint32_t lap = ready ^ raw(RecordState::READY);
   if (!word.compare_exchange_strong(ready, lap | raw(RecordState::CLAIMED))) return;
+  std::uint64_t bytes = 0;
   bool read = locate(record.rest, record.piece_count);
   if (read) {
-    packet.pieces = pieces_;
-    for (const MemoryPiece& piece : pieces_) packet.pieces_bytes += piece.length;
-    fetched_bytes_ += packet.pieces_bytes;
-    read = packet.pieces_bytes <= kLocalPacketBytes &&
-           adapter.receive_local(from_peer_, packet, now_ns);
+    for (const MemoryPiece& piece : pieces_) bytes += piece.length;
+    fetched_bytes_ += bytes;
+    read = bytes <= kLocalPacketBytes;
+  }
+  if (read && !(is_brief && take_lent(adapter, brief, record.psns, now_ns)) &&
+      (!is_brief || decode_incoming(header, record))) {
+    incoming_.pieces = pieces_;
+    incoming_.pieces_bytes = bytes;
+    read = adapter.receive_local(from_peer_, incoming_, now_ns);
   }
   if (!read) reader_.call_unreadable(record);
+}
+
+// A packet of any kind, without its payload. False: no neighbour sends such a thing.
+bool Neighbour::decode_incoming(const HeaderBytes& header, const RingRecord& record) {
+  Packet& packet = incoming_;
+  if (decode_packet({header.data(), record.header_bytes + kIcrcBytes}, packet) !=
+          DecodeStatus::OK ||
+      packet.info->header_bytes != record.header_bytes ||
+      opcode_transport(packet.bth.opcode) == OpcodeTransport::UD || packet.info->has(kCnp)) {
+    return false;
+  }
+  packet.psns = record.psns;
+  packet.payload = {};
+  packet.pieces = {};
+  packet.pieces_bytes = 0;
+  const bool may_refer = packet.info->has(kMayRefer) && !packet.info->has(kAtomicWrite);
+  return may_refer || (record.psns == 1 && record.piece_count == 0);
+}
+
+// A whole message in one piece, which has been located. False: it has to be taken in the general
+// way.
+bool Neighbour::take_lent(Adapter& adapter, ShortPacket& packet, std::uint32_t psns,
+                          std::uint64_t now_ns) {
+  const MemoryPiece& piece = pieces_.front();
+  if (pieces_.size() != 1 || piece.space->foreign() != nullptr) return false;
+  packet.psns = psns;
+  packet.payload = {reinterpret_cast<const std::uint8_t*>(piece.address), piece.length};
+  return adapter.receive_lent(from_peer_, packet, *piece.space, now_ns);
 }
 
 // Where the pieces of a payload are, seen from here. Messages that were not heard yet may tell of

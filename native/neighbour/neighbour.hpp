@@ -114,6 +114,12 @@ class Neighbour final : public LocalPath {
   int take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most, bool& more);
   bool take_acknowledge(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) const;
   void take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
+  // The headers of a packet, and room for an ICRC.
+  static constexpr std::size_t kMaxHeaderBytes = 64;
+  static_assert(kLocalBroughtBytes + kMaxHeaderBytes <= kMaxRecordBytes);
+  using HeaderBytes = std::array<std::uint8_t, kMaxHeaderBytes + kIcrcBytes>;
+  bool decode_incoming(const HeaderBytes& header, const RingRecord& record);
+  bool take_lent(Adapter& adapter, ShortPacket& packet, std::uint32_t psns, std::uint64_t now_ns);
   bool locate(const std::uint8_t* from, std::size_t count);
   bool locate_known(const std::uint8_t* from, std::size_t count);
   void settle() {

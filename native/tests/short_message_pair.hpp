@@ -63,11 +63,13 @@ struct Seen {
   bool ack_request = false;
   bool solicited = false;
   std::uint32_t psn = 0;
+  std::uint32_t psns = 0;
   std::uint32_t syndrome = 0;
   std::uint32_t msn = 0;
   std::uint32_t immediate = 0;
   std::uint64_t address = 0;
-  std::size_t bytes = 0;
+  std::uint64_t bytes = 0;
+  std::size_t pieces = 0;
   friend bool operator==(const Seen&, const Seen&) = default;
 };
 
@@ -76,7 +78,7 @@ struct Seen {
 class Way final : public LocalPath, public LocalPaths {
  public:
   bool has_room() override { return true; }
-  bool can_fetch(std::span<const MemoryPiece>) override { return false; }
+  bool can_fetch(std::span<const MemoryPiece>) override { return lends; }
   bool delivers_at_once() const override { return false; }
   void recall(std::uint32_t, LentPayloads) override {}
   void revoke(std::uint32_t) override {}
@@ -99,13 +101,13 @@ class Way final : public LocalPath, public LocalPaths {
   void send(const LocalPacket& local) override {
     const Packet& packet = local.packet;
     seen.push_back({packet.bth.opcode, packet.bth.ack_request, packet.bth.solicited, packet.bth.psn,
-                    packet.aeth.syndrome, packet.aeth.msn, packet.immediate,
-                    packet.reth.virtual_address, packet.payload.size()});
-    Carried carried{local.route, local.packet, {}};
+                    packet.psns, packet.aeth.syndrome, packet.aeth.msn, packet.immediate,
+                    packet.reth.virtual_address, packet.payload_bytes(), packet.pieces.size()});
+    Carried carried{local.route, local.packet, {}, local.pieces, local.qpn};
     carried.payload.assign(local.packet.payload.begin(), local.packet.payload.end());
     carried_.push_back(std::move(carried));
   }
-  bool deliver(Adapter& to, std::uint64_t now_ns, bool is_bad, Random& random) {
+  bool deliver(Adapter& from, Adapter& to, std::uint64_t now_ns, bool is_bad, Random& random) {
     if (carried_.empty()) return false;
     // As many as come together, not all of which may be short.
     std::vector<Carried> arriving;
@@ -114,22 +116,33 @@ class Way final : public LocalPath, public LocalPaths {
       carried_.pop_front();
       const std::uint64_t fate = is_bad ? random.below(64) : 0;
       if (fate == 1) continue;
-      if (fate == 2) damage(one.packet, random);
+      if (fate == 2) damage(one, random);
+      if (fate == 4 && !one.pieces.empty()) one.pieces.back().address = 8;
       arriving.push_back(one);
       if (fate == 3) arriving.push_back(one);
     }
-    for (Carried& one : arriving) one.packet.payload = one.payload;
-    arrive(to, arriving, now_ns);
+    for (Carried& one : arriving) one.refer();
+    arrive(from, to, arriving, now_ns);
     return true;
   }
 
   std::vector<Seen> seen;
+  bool lends = false;  // Long payloads stay where they are until they are carried over.
 
  private:
   struct Carried {
     Route route;
     Packet packet;
     std::vector<std::uint8_t> payload;
+    std::vector<MemoryPiece> pieces;
+    std::uint32_t qpn = 0;
+
+    void refer() {
+      packet.payload = payload;
+      packet.pieces = pieces;
+      packet.pieces_bytes = 0;
+      for (const MemoryPiece& piece : pieces) packet.pieces_bytes += piece.length;
+    }
   };
   void send_whole(const Packet& packet) {
     LocalPacket local;
@@ -137,7 +150,8 @@ class Way final : public LocalPath, public LocalPaths {
     local.packet = packet;
     send(local);
   }
-  static void arrive(Adapter& to, std::span<const Carried> arriving, std::uint64_t now_ns) {
+  static void arrive(Adapter& from, Adapter& to, std::span<const Carried> arriving,
+                     std::uint64_t now_ns) {
     while (!arriving.empty()) {
       std::vector<ShortPacket> run;
       for (ShortPacket brief;
@@ -148,18 +162,44 @@ class Way final : public LocalPath, public LocalPaths {
       const std::size_t taken = run.empty() ? 0 : to.receive_short(route, run, now_ns);
       CHECK(taken <= run.size());
       if (taken < run.size() || taken == 0) {
-        const Packet& packet = arriving[taken].packet;
-        PlainAcknowledge plain;
-        CHECK((short_form(packet, plain) && to.receive_acknowledge(route, plain, now_ns)) ||
-              to.receive_local(route, packet, now_ns));
+        arrive(from, to, arriving[taken], now_ns);
         arriving = arriving.subspan(1);
       }
       arriving = arriving.subspan(taken);
     }
   }
+  static void arrive(Adapter& from, Adapter& to, const Carried& one, std::uint64_t now_ns) {
+    const Packet& packet = one.packet;
+    PlainAcknowledge plain;
+    if (short_form(packet, plain) && to.receive_acknowledge(one.route, plain, now_ns)) return;
+    ShortPacket lent;
+    if (one.pieces.size() == 1 && lent_form(packet, lent) &&
+        to.receive_lent(one.route, lent, *one.pieces[0].space, now_ns)) {
+      return;
+    }
+    const bool readable = to.receive_local(one.route, packet, now_ns);
+    CHECK(readable || !one.pieces.empty());
+    if (!readable) from.payload_unreadable(one.qpn, packet, now_ns);
+  }
+  static bool lent_form(Packet packet, ShortPacket& lent) {
+    const MemoryPiece piece = packet.pieces.front();
+    packet.pieces = {};
+    const std::uint32_t psns = std::exchange(packet.psns, 1);
+    if (!short_form(packet, lent)) return false;
+    lent.psns = psns;
+    lent.payload = {reinterpret_cast<const std::uint8_t*>(piece.address), piece.length};
+    return true;
+  }
   // What a peer that is no adapter of ours might send.
-  static void damage(Packet& packet, Random& random) {
-    switch (random.below(4)) {
+  static void damage(Carried& one, Random& random) {
+    Packet& packet = one.packet;
+    switch (random.below(one.pieces.empty() ? 4 : 6)) {
+      case 4:
+        ++packet.psns;
+        break;
+      case 5:
+        one.pieces.back().length -= random.below(one.pieces.back().length);
+        break;
       case 0:
         packet.bth.psn = (packet.bth.psn + 1) & 0xffffff;
         break;
@@ -330,7 +370,8 @@ class Pair {
   }
 
   // What is observed while it connects takes the wire.
-  void connect(std::uint32_t rights = 0xf, std::uint8_t path_mtu = 4) {
+  void connect(std::uint32_t rights = 0xf, std::uint8_t path_mtu = 4, bool lends = false) {
+    there_.lends = back_.lends = lends;
     for (const End& end : ends) end.adapter->observe(nullptr);
     connect_ends(ends, rights, path_mtu, now_ns);
     for (const End& end : ends) end.adapter->observe(observer_);
@@ -347,8 +388,8 @@ class Pair {
       more |= wire_back_.take(*second_, now_ns);
       if (more) continue;
       if (most-- <= 0) break;
-      more |= there_.deliver(*second_, now_ns, is_bad, random);
-      more |= back_.deliver(*first_, now_ns, is_bad, random);
+      more |= there_.deliver(*first_, *second_, now_ns, is_bad, random);
+      more |= back_.deliver(*second_, *first_, now_ns, is_bad, random);
       more |= wire_there_.deliver(*second_, now_ns, is_bad, random);
       more |= wire_back_.deliver(*first_, now_ns, is_bad, random);
     }

@@ -60,7 +60,8 @@ Sketch plain_sketch_of(Random& random, bool rarely_signaled) {
                                    WrOpcode::RDMA_WRITE_WITH_IMM};
   Sketch sketch;
   sketch.opcode = kOpcodes[random.below(std::size(kOpcodes))];
-  sketch.lengths = {static_cast<std::uint32_t>(random.below(1100)), 0};
+  const bool is_long = random.below(8) == 0;
+  sketch.lengths = {static_cast<std::uint32_t>(random.below(is_long ? 6200 : 1100)), 0};
   if (random.below(rarely_signaled ? 32 : 4) == 0) sketch.flags |= kSendSignaled;
   if (random.below(4) == 0) sketch.flags |= kSendSolicited;
   if (random.below(8) == 0) sketch.flags |= kSendFence;
@@ -217,8 +218,9 @@ class Comparison {
     is_bad_ = random_.below(2) == 0;
     rarely_signaled_ = random_.below(4) == 0;
     const auto path_mtu = static_cast<std::uint8_t>(2 + random_.below(3));
-    short_.connect(rights, path_mtu);
-    general_.connect(rights, path_mtu);
+    const bool lends = random_.below(2) == 0;
+    short_.connect(rights, path_mtu, lends);
+    general_.connect(rights, path_mtu, lends);
   }
 
   void compare_completions(const End& one, const End& other) {

@@ -64,6 +64,8 @@ class QueuePair {
   // The same for short messages that come one after the other, the first of which is for this queue
   // pair: how many were taken. With the next it is not so simple, and nothing is changed by it.
   std::size_t receive_short(std::span<const ShortPacket> packets, const Route& route);
+  // The same for one whose payload lies in `from_space`, which need not be this process.
+  bool receive_lent(const ShortPacket& packet, AddressSpace& from_space, const Route& route);
   bool admits_short(const ShortPacket& packet, const Route& route) const;
   void took_short(std::span<const ShortPacket> packets);
   // Acknowledgements between adapters of this host (short_acknowledge.cpp). Whether one is all that

@@ -40,6 +40,8 @@ class Responder {
   // Short messages (short_receive.cpp). Takes those that it can, up to the first that is for
   // another queue pair.
   std::size_t take_short(std::span<const ShortPacket> packets);
+  // The same for one whose payload lies in `from`, which need not be this process, to be fetched.
+  bool take_lent(const ShortPacket& packet, AddressSpace& from);
   // The two steps of it for one: its bytes are where they belong, or it is not to be taken; then it
   // has come. DISOWNED: nobody will ever see its completion.
   enum class Short : std::uint8_t { TAKEN, OWES_ACKNOWLEDGE, DISOWNED };
@@ -160,6 +162,7 @@ class Responder {
   bool only_acknowledgements_wait() const;
   bool takes_short() const;
   bool is_next_short(const ShortPacket& packet);
+  const std::uint8_t* place_of(const ShortPacket& packet, ShortPlaces& places) const;
   bool place_short(const ShortPacket& packet, ShortPlaces& places);
   Short end_short(const ShortPacket& packet);
   bool complete_short(const ShortPacket& packet);

@@ -19,6 +19,12 @@ bool copies_apart(const std::uint8_t* to, ByteView from) {
   return guarded_copy(const_cast<std::uint8_t*>(to), from.data(), from.size()) == 0;
 }
 
+// The same of bytes that lie in another process: their place there is that of `from`.
+bool copies_from(AddressSpace& space, ByteView from, const std::uint8_t* to) {
+  return space.copy_in(reinterpret_cast<std::uint64_t>(from.data()),
+                       {const_cast<std::uint8_t*>(to), from.size()});
+}
+
 bool has_room_for(std::span<const Sge> sges, std::size_t bytes) {
   std::uint64_t room = 0;
   for (const Sge& sge : sges) room += sge.length;
@@ -50,10 +56,21 @@ std::size_t QueuePair::receive_short(std::span<const ShortPacket> packets, const
   return taken;
 }
 
+bool QueuePair::receive_lent(const ShortPacket& packet, AddressSpace& from_space,
+                             const Route& from) {
+  if (!admits_short(packet, from) || !responder.take_lent(packet, from_space)) return false;
+  took_short({&packet, 1});
+  return true;
+}
+
 void QueuePair::took_short(std::span<const ShortPacket> packets) {
   std::size_t bytes = 0;
-  for (const ShortPacket& packet : packets) bytes += packet.wire_bytes();
-  count(&Counters::rcvd_pkts, packets.size());
+  std::size_t psns = 0;
+  for (const ShortPacket& packet : packets) {
+    bytes += packet.wire_bytes();
+    psns += packet.psns;
+  }
+  count(&Counters::rcvd_pkts, psns);
   count(&Counters::rcvd_bytes, bytes);
 }
 
@@ -74,8 +91,22 @@ bool Responder::takes_short() const {
                              (qp_.attr.qp_access_flags & kAccessRemoteWrite) != 0);
   const bool finds_receive =
       !packet.consumes_receive() || (qp_.queues.srq == nullptr && !has_receive_ && !qp_.rq.empty());
-  return packet.psn == expected_psn_ && packet.payload.size() <= qp_.mtu() && may_write &&
-         finds_receive;
+  const std::uint64_t full = std::uint64_t{packet.psns} * qp_.mtu();
+  const bool fits = packet.payload.size() <= full &&
+                    (packet.psns == 1 || packet.payload.size() > full - qp_.mtu());
+  return packet.psn == expected_psn_ && fits && may_write && finds_receive;
+}
+
+// Where its bytes go, if that is plain; else null.
+[[gnu::always_inline]] inline const std::uint8_t* Responder::place_of(const ShortPacket& packet,
+                                                                      ShortPlaces& places) const {
+  const std::size_t bytes = packet.payload.size();
+  if (packet.is_write()) {
+    return places.writes.at(packet.reth.rkey, packet.reth.virtual_address, bytes);
+  }
+  const std::span<const Sge> sges = qp_.rq.front_sges();
+  // The whole entry is checked, as everywhere.
+  return sges.size() == 1 && bytes <= sges[0].length ? places.receives.at(sges[0]) : nullptr;
 }
 
 // The bytes to where they belong. Should that be refused, the general way refuses it once more.
@@ -84,19 +115,16 @@ bool Responder::takes_short() const {
   MemoryTable& memory = qp_.services.memory;
   const ByteView payload = packet.payload;
   if (payload.empty()) return true;
+  if (const std::uint8_t* to = place_of(packet, places); to != nullptr) {
+    return copies_apart(to, payload);
+  }
   if (packet.is_write()) {
-    const std::uint64_t address = packet.reth.virtual_address;
-    const std::uint8_t* to = places.writes.at(packet.reth.rkey, address, payload.size());
-    return to != nullptr
-               ? copies_apart(to, payload)
-               : memory.write_remote({qp_.init.pd, qp_.qpn}, packet.reth.rkey, address, payload)
-                     .ok();
+    return memory
+        .write_remote({qp_.init.pd, qp_.qpn}, packet.reth.rkey, packet.reth.virtual_address,
+                      payload)
+        .ok();
   }
   const std::span<const Sge> sges = qp_.rq.front_sges();
-  // The whole entry is checked, as everywhere.
-  const std::uint8_t* to =
-      sges.size() == 1 && payload.size() <= sges[0].length ? places.receives.at(sges[0]) : nullptr;
-  if (to != nullptr) return copies_apart(to, payload);
   return has_room_for(sges, payload.size()) && memory.scatter(qp_.init.pd, sges, 0, payload).ok();
 }
 
@@ -109,11 +137,11 @@ bool Responder::admit_short(const ShortPacket& packet) {
 [[gnu::always_inline]] inline Responder::Short Responder::end_short(const ShortPacket& packet) {
   qp_.count(packet.is_write() ? &Counters::rx_write_requests : &Counters::rx_send_requests);
   nak_outstanding_ = false;
-  expected_psn_ = psn_add(expected_psn_, 1);
+  expected_psn_ = psn_add(expected_psn_, packet.psns);
   msn_ = psn_add(msn_, 1);
   message_bytes_ = static_cast<std::uint32_t>(packet.payload.size());
   if (packet.consumes_receive() && !complete_short(packet)) {
-    disown_message(1);
+    disown_message(packet.psns);
     return Short::DISOWNED;
   }
   if (packet.ack_request) return Short::OWES_ACKNOWLEDGE;
@@ -142,6 +170,18 @@ std::size_t Responder::take_short(std::span<const ShortPacket> packets) {
   return taken;
 }
 
+bool Responder::take_lent(const ShortPacket& packet, AddressSpace& from) {
+  if (!takes_short() || !is_next_short(packet)) return false;
+  ShortPlaces places(qp_.services.memory, qp_.init.pd);
+  const std::uint8_t* const to = place_of(packet, places);
+  if (to == nullptr) return false;
+  if (from.is_direct() ? !copies_apart(to, packet.payload) : !copies_from(from, packet.payload, to)) {
+    return false;
+  }
+  if (end_short(packet) == Short::OWES_ACKNOWLEDGE) push_acknowledge(packet.last_psn());
+  return true;
+}
+
 // False: nobody will ever see the completion.
 bool Responder::complete_short(const ShortPacket& packet) {
   Services& services = qp_.services;
@@ -167,7 +207,7 @@ bool Responder::complete_short(const ShortPacket& packet) {
   completion.pkey_index = qp_.attr.pkey_index;
   completion.is_receive = true;
   completion.solicited = packet.solicited;
-  completion.psn = packet.psn;
+  completion.psn = packet.last_psn();
   if (packet.has_immediate()) {
     completion.wc_flags = kWcWithImm;
     completion.immediate_or_rkey = packet.immediate;

@@ -15,6 +15,7 @@ Packet packet_of(const ShortPacket& from) {
   packet.reth = from.reth;
   packet.immediate = from.immediate;
   packet.payload = from.payload;
+  packet.psns = from.psns;
   return packet;
 }
 
@@ -52,6 +53,7 @@ bool short_form(const Packet& from, ShortPacket& packet) {
   packet.pkey = from.bth.pkey;
   packet.destination_qpn = from.bth.destination_qpn;
   packet.psn = from.bth.psn;
+  packet.psns = 1;
   packet.immediate = from.immediate;
   packet.reth = from.reth;
   packet.payload = from.payload;

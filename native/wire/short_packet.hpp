@@ -1,5 +1,6 @@
 // SENDs and WRITEs of one packet on RC, and their acknowledgements: the packets that there are most
-// of, with what they have and nothing else. Their headers are the same bytes as packet.hpp's.
+// of, with what they have and nothing else. Their headers are the same bytes as packet.hpp's. A
+// neighbour's may stand for all packets of a message (Packet::psns).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@ struct ShortPacket {
   std::uint16_t pkey = 0xffff;
   std::uint32_t destination_qpn = 0;
   std::uint32_t psn = 0;
+  std::uint32_t psns = 1;
   std::uint32_t immediate = 0;
   Reth reth;  // WRITEs.
   ByteView payload;
@@ -26,12 +28,14 @@ struct ShortPacket {
   // SEND_ONLY and RDMA_WRITE_ONLY are even, and with an immediate, odd.
   bool has_immediate() const { return (opcode & 1) != 0; }
   bool consumes_receive() const { return !is_write() || has_immediate(); }
+  std::uint32_t last_psn() const { return (psn + psns - 1) & 0xffffff; }
   std::size_t header_bytes() const {
     return kBthBytes + (is_write() ? std::size_t{16} : 0) + (has_immediate() ? std::size_t{4} : 0);
   }
   // The bytes that it would have on the wire, from BTH to ICRC.
   std::size_t wire_bytes() const {
-    return header_bytes() + ((payload.size() + 3) & ~std::size_t{3}) + kIcrcBytes;
+    return header_bytes() + ((payload.size() + 3) & ~std::size_t{3}) + kIcrcBytes +
+           (psns - 1) * (kBthBytes + kIcrcBytes);
   }
 
  private:

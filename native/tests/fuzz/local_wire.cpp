@@ -119,6 +119,12 @@ void LocalWire::hand_over(Victim& victim, const Line& line, std::uint64_t now_ns
       packet.reth.length = static_cast<std::uint32_t>(packet.pieces_bytes);
     }
   }
+  if (pieces_.size() == 1 && packet.pieces.size() == 1 && decode_short_datagram(datagram, brief)) {
+    brief.psns = packet.psns;
+    brief.reth = packet.reth;
+    brief.payload = {reinterpret_cast<const std::uint8_t*>(pieces_[0].address), pieces_[0].length};
+    if (victim.adapter().receive_lent(route, brief, process_space(), now_ns)) return;
+  }
   static_cast<void>(victim.adapter().receive_local(route, packet, now_ns));
 }
 
