@@ -31,6 +31,7 @@
 namespace softhca {
 
 class LocalPath;
+struct LentPayload;
 class LocalPaths;
 
 // Limits: what is reported can be allocated, one more is refused.
@@ -190,7 +191,7 @@ class Adapter {
   // A way has come to its end.
   void forget_path(const LocalPath& path);
   // One of our packets was refused so.
-  void payload_unreadable(std::uint32_t qpn, const Packet& packet, std::uint64_t now_ns);
+  void payload_unreadable(const LentPayload& payload, std::uint64_t now_ns);
   // Whether there are packets for the wire, or events since told(), for whoever looks after both.
   bool wants_driver() const;
   void told();

@@ -82,7 +82,7 @@ bool Adapter::State::deliver_locally(const Packet& packet, const Route& route) {
 
 void Adapter::State::SelfPath::send(const LocalPacket& packet) {
   if (!adapter.deliver_locally(packet.packet, packet.route)) {
-    adapter.qps.find(packet.qpn)->on_unreadable(packet.packet);
+    adapter.qps.find(packet.qpn)->on_unreadable(lent_payload_of(packet.qpn, packet.packet));
   }
 }
 
@@ -285,11 +285,11 @@ bool Adapter::receive_acknowledge(const Route& route, const PlainAcknowledge& pa
   return true;
 }
 
-void Adapter::payload_unreadable(std::uint32_t qpn, const Packet& packet, std::uint64_t now_ns) {
+void Adapter::payload_unreadable(const LentPayload& payload, std::uint64_t now_ns) {
   State& s = *state_;
   s.set_time(now_ns);
-  if (QueuePair* qp = s.qps.find(qpn); qp != nullptr) {
-    qp->on_unreadable(packet);
+  if (QueuePair* qp = s.qps.find(payload.qpn); qp != nullptr) {
+    qp->on_unreadable(payload);
     s.timers.update(*qp);
   }
   s.settle_overflows();

@@ -113,6 +113,7 @@ struct Adapter::State final : Services {
     bool delivers_at_once() const override { return true; }
     // See send_to_self().
     std::size_t send_short(std::span<const ShortPacket>) override { return 0; }
+    bool lend(const ShortPacket&, std::uint32_t, std::uint32_t) override { return false; }
     bool send_acknowledge(const PlainAcknowledge&) override { return false; }
     void send(const LocalPacket& packet) override;
     State& adapter;

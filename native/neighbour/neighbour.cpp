@@ -19,19 +19,6 @@
 namespace softhca {
 namespace {
 
-// Where a piece of a payload is: in a buffer that both have mapped, in the memory of a process that
-// the sender serves, or in the sender's own.
-struct [[gnu::packed]] PieceOnTheWay {
-  std::uint64_t address = 0;  // Or the offset in the buffer.
-  std::uint64_t buffer = 0;   // 0: none. With kForeign: the number of a memory.
-  std::uint32_t length = 0;
-};
-// A slot has room for one, behind BTH and RETH.
-static_assert(kBthBytes + 16 + sizeof(PieceOnTheWay) <= kInlineBytes);
-static_assert(kLocalPacketBytes <= UINT32_MAX);
-
-constexpr std::uint64_t kForeign = std::uint64_t{1} << 63;
-
 constexpr std::size_t kMaxPieces = 256;
 constexpr std::uint32_t kMaxPackets = kLocalPacketBytes / 256;
 // Looks at a peer that fetches what is to be taken back, until it is asked whether it still lives.
@@ -105,9 +92,7 @@ bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
   return std::ranges::all_of(pieces, [&](const MemoryPiece& piece) {
     if (const ForeignMemory* foreign = piece.space->foreign()) return announce(*foreign);
     if (!piece.space->is_direct()) return false;
-    if (reads) return true;
-    const SharedBuffer buffer = shared_buffers().find(piece.address, piece.length);
-    return buffer.number != 0 && announce(buffer);
+    return reads || common_buffer(piece.address, piece.length) != nullptr;
   });
 }
 
@@ -139,6 +124,28 @@ bool Neighbour::send_acknowledge(const PlainAcknowledge& packet) {
   return true;
 }
 
+// A message in one piece, in memory of this process.
+bool Neighbour::lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) {
+  const MemoryPiece piece{&own_memory_, reinterpret_cast<std::uint64_t>(packet.payload.data()),
+                          packet.payload.size(), lkey};
+  if (!has_room() || !can_fetch({&piece, 1})) return false;
+  const PieceOnTheWay way = way_to(piece);
+  RingPlace behind;
+  RingRecord record =
+      writer_.begin(static_cast<std::uint32_t>(packet.header_bytes()), sizeof way, behind);
+  if (record.slot == nullptr) return false;
+  record.psns = packet.psns;
+  record.piece_count = 1;
+  encode_short(packet, record.headers);
+  std::memcpy(record.rest, &way, sizeof way);
+  Lent lent;
+  lent.what = {qpn, packet.psn, false};
+  lent.key = lkey >> 8;
+  publish_lent(record, behind, std::move(lent));
+  if (writer_.take_sleeper(met_.is_ordered)) wake();
+  return true;
+}
+
 void Neighbour::send(const LocalPacket& local) {
   const Packet& packet = local.packet;
   const std::size_t rest_bytes =
@@ -155,32 +162,19 @@ void Neighbour::send(const LocalPacket& local) {
     publish(record, behind);
   } else {
     Lent lent;
-    lent.slot = record.slot;
-    lent.ready = writer_.ready_word();
-    lent.qpn = local.qpn;
-    lent.packet = packet;
-    lent.packet.pieces = {};
-    lent.packet.pieces_bytes = 0;
+    lent.what = lent_payload_of(local.qpn, packet);
     for (const MemoryPiece& piece : local.pieces) {
-      PieceOnTheWay way{piece.address, 0, static_cast<std::uint32_t>(piece.length)};
-      const SharedBuffer buffer = shared_buffers().find(piece.address, piece.length);
-      if (const ForeignMemory* foreign = piece.space->foreign()) {
-        way.buffer = kForeign | foreign->number;
-      } else if (buffer.number != 0 && announce(buffer)) {
-        way.address = piece.address - buffer.address;
-        way.buffer = buffer.number;
-      } else if (!own_process_) {
-        note_own_copy(piece.address, piece.length);
-      }
+      const PieceOnTheWay way = way_to(piece);
       std::memcpy(record.rest, &way, sizeof way);
       record.rest += sizeof way;
-      if (lent.keys.empty() || lent.keys.back() != piece.key >> 8) {
-        lent.keys.push_back(piece.key >> 8);
+      const std::uint32_t key = piece.key >> 8;
+      if (&piece == &local.pieces.front()) {
+        lent.key = key;
+      } else if (!lent.is_granted_by(key)) {
+        lent.more_keys.push_back(key);
       }
     }
-    writer_.publish(record, behind);
-    lent.end = writer_.produced();
-    lent_.push_back(std::move(lent));
+    publish_lent(record, behind, std::move(lent));
   }
   if (writer_.take_sleeper(met_.is_ordered)) wake();
 }
@@ -193,7 +187,37 @@ void Neighbour::send(const LocalPacket& local) {
   writer_.publish(record, behind);
 }
 
+void Neighbour::publish_lent(const RingRecord& record, RingPlace behind, Lent lent) {
+  lent.slot = record.slot;
+  lent.ready = writer_.ready_word();
+  writer_.publish(record, behind);
+  lent.end = writer_.produced();
+  lent_.push_back(std::move(lent));
+}
+
+// How the peer finds a piece that it can fetch.
+PieceOnTheWay Neighbour::way_to(const MemoryPiece& piece) {
+  PieceOnTheWay way{piece.address, 0, static_cast<std::uint32_t>(piece.length)};
+  if (const ForeignMemory* foreign = piece.space->foreign()) {
+    way.buffer = kForeign | foreign->number;
+  } else if (const SharedBuffer* buffer = common_buffer(piece.address, piece.length)) {
+    way.address = piece.address - buffer->address;
+    way.buffer = buffer->number;
+  } else if (!own_process_) {
+    note_own_copy(piece.address, piece.length);
+  }
+  return way;
+}
+
 void Neighbour::wake() { eventfd_write(met_.bell.get(), 1); }
+
+const SharedBuffer* Neighbour::common_buffer(std::uint64_t address, std::uint64_t length) {
+  if (lent_buffer_.holds(address, length)) return &lent_buffer_;
+  const SharedBuffer buffer = shared_buffers().find(address, length);
+  if (buffer.number == 0 || !announce(buffer)) return nullptr;
+  lent_buffer_ = buffer;
+  return &lent_buffer_;
+}
 
 // The descriptor arrives before the record that needs it.
 bool Neighbour::announce(const SharedBuffer& buffer) {
@@ -239,6 +263,7 @@ void Neighbour::forget_buffers() {
   const std::uint64_t removals = shared_buffers().removals();
   if (removals == removals_seen_) return;
   removals_seen_ = removals;
+  lent_buffer_ = {};
   std::erase_if(announced_, [&](const SharedBuffer& one) {
     if (shared_buffers().find(one.address, one.length).number == one.number) return false;
     NeighbourMessage message;
@@ -251,6 +276,10 @@ void Neighbour::forget_buffers() {
 
 // --- what was lent
 
+bool Neighbour::Lent::is_granted_by(std::uint32_t index) const {
+  return key == index || std::ranges::find(more_keys, index) != more_keys.end();
+}
+
 // Looks through what the peer is done with, before its place in the ring is written again.
 void Neighbour::settle_lent() {
   writer_.look();
@@ -260,7 +289,7 @@ void Neighbour::settle_lent() {
     const bool unread =
         unreadable_found_ != writer_.unreadable() && done.state() == RecordState::UNREADABLE;
     unreadable_found_ += unread ? 1 : 0;
-    if (unread && !done.taken_back && !done.is_over) unreadable_.push_back({done.qpn, done.packet});
+    if (unread && !done.taken_back && !done.is_over) unreadable_.push_back(done.what);
     lent_.pop_front();
   }
 }
@@ -300,14 +329,14 @@ bool Neighbour::peer_is_gone() const {
 
 void Neighbour::recall(std::uint32_t qpn, LentPayloads which) {
   settle();
-  const auto concerns = [&](const auto& one) {
-    return one.qpn == qpn && (which == LentPayloads::ALL || !one.packet.info->has(kResponse));
+  const auto concerns = [&](const LentPayload& one) {
+    return one.qpn == qpn && one.is_one_of(which);
   };
   // Whoever has the queue pair next is not to hear of it.
   std::erase_if(unreadable_, concerns);
   Wait wait;
   for (Lent& lent : lent_) {
-    if (!concerns(lent)) continue;
+    if (!concerns(lent.what)) continue;
     static_cast<void>(take_back(lent, wait));
     lent.is_over = true;
   }
@@ -317,9 +346,8 @@ void Neighbour::revoke(std::uint32_t key_index) {
   settle();
   Wait wait;
   for (Lent& lent : lent_) {
-    if (std::ranges::find(lent.keys, key_index) != lent.keys.end() && take_back(lent, wait) &&
-        !lent.is_over) {
-      unreadable_.push_back({lent.qpn, lent.packet});
+    if (lent.is_granted_by(key_index) && take_back(lent, wait) && !lent.is_over) {
+      unreadable_.push_back(lent.what);
     }
   }
 }
@@ -354,8 +382,8 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
   // The adapter tries again behind this call, and says so if there is still none.
   if (has_new_room()) waits_for_room_ = false;
   if (!unreadable_.empty()) {
-    for (const Unreadable& one : std::exchange(unreadable_, {})) {
-      adapter.payload_unreadable(one.qpn, one.packet, now_ns);
+    for (const LentPayload& one : std::exchange(unreadable_, {})) {
+      adapter.payload_unreadable(one, now_ns);
       ++taken;
     }
   }

@@ -18,6 +18,7 @@
 #include "neighbour/lent_memories.hpp"
 #include "neighbour/mapped_buffers.hpp"
 #include "neighbour/peer_memory.hpp"
+#include "neighbour/piece_on_the_way.hpp"
 #include "neighbour/shared_buffers.hpp"
 #include "neighbour/shared_ring.hpp"
 #include "neighbour/shared_segment.hpp"
@@ -54,6 +55,7 @@ class Neighbour final : public LocalPath {
   bool can_fetch(std::span<const MemoryPiece> pieces) override;
   bool delivers_at_once() const override { return false; }
   std::size_t send_short(std::span<const ShortPacket> packets) override;
+  bool lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) override;
   bool send_acknowledge(const PlainAcknowledge& packet) override;
   void send(const LocalPacket& packet) override;
   void give_up_if_still() override;
@@ -97,19 +99,15 @@ class Neighbour final : public LocalPath {
     std::uint64_t end = 0;  // How many records the peer is through with then.
     SharedSlot* slot = nullptr;
     std::uint32_t ready = 0;  // The slot's word while nobody is at it.
-    std::uint32_t qpn = 0;
-    Packet packet;                    // Without its payload.
-    std::vector<std::uint32_t> keys;  // Indices.
+    LentPayload what;
+    std::uint32_t key = 0;                 // Of its first piece, an index.
+    std::vector<std::uint32_t> more_keys;  // Of the others.
     bool taken_back = false;
     bool is_over = false;  // Its queue pair has failed, or begins anew.
 
+    bool is_granted_by(std::uint32_t index) const;
     RecordState state() const { return static_cast<RecordState>(slot->word.load() & 0xff); }
   };
-  struct Unreadable {
-    std::uint32_t qpn = 0;
-    Packet packet;
-  };
-
   bool read_short(const RingRecord& record, ShortPacket& packet) const;
   int take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most, bool& more);
   bool take_acknowledge(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) const;
@@ -132,11 +130,15 @@ class Neighbour final : public LocalPath {
   };
   bool take_back(Lent& lent, Wait& wait);
   bool is_over(Wait& wait) const;
+  // The buffer that has all of these bytes, if the peer has it too or is told of it now.
+  const SharedBuffer* common_buffer(std::uint64_t address, std::uint64_t length);
+  PieceOnTheWay way_to(const MemoryPiece& piece);
   bool announce(const SharedBuffer& buffer);
   bool announce(const ForeignMemory& memory);
   void forget_buffers();
   void forget_memories();
   void publish(const RingRecord& record, RingPlace behind);
+  void publish_lent(const RingRecord& record, RingPlace behind, Lent lent);
   void wake();
 
   Meeting met_;
@@ -152,7 +154,7 @@ class Neighbour final : public LocalPath {
   MappedBuffers mapped_;
   LentMemories memories_;
   std::deque<Lent> lent_;
-  std::vector<Unreadable> unreadable_;
+  std::vector<LentPayload> unreadable_;
   std::uint32_t unreadable_found_ = 0;  // Of those that the peer has counted.
   Route from_peer_;
   // Short messages that are being taken, and where each ends.
@@ -164,6 +166,7 @@ class Neighbour final : public LocalPath {
   std::vector<SharedBuffer> announced_;  // What the peer may have mapped.
   std::vector<ForeignMemory> announced_memories_;
   std::uint64_t removals_seen_ = 0;
+  SharedBuffer lent_buffer_;         // The common one that was found last.
   std::uint64_t fetched_bytes_ = 0;  // Of the call to fetch() under way.
 };
 

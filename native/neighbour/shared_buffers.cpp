@@ -25,9 +25,7 @@ SharedBuffer SharedBuffers::find(std::uint64_t address, std::uint64_t length) co
   auto above = by_address_.upper_bound(address);
   if (above == by_address_.begin()) return {};
   const SharedBuffer& buffer = std::prev(above)->second.buffer;
-  const std::uint64_t offset = address - buffer.address;
-  const bool inside = offset <= buffer.length && length <= buffer.length - offset;
-  return inside ? buffer : SharedBuffer{};
+  return buffer.holds(address, length) ? buffer : SharedBuffer{};
 }
 
 FileDescriptor SharedBuffers::descriptor(std::uint64_t number) const {
@@ -38,11 +36,6 @@ FileDescriptor SharedBuffers::descriptor(std::uint64_t number) const {
     }
   }
   return FileDescriptor();
-}
-
-std::uint64_t SharedBuffers::removals() const {
-  const std::lock_guard lock(mutex_);
-  return removals_;
 }
 
 // Never destroyed: buffers may go later than everything else.

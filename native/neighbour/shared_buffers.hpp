@@ -2,6 +2,7 @@
 // by the kernel. One table for the process, as its mappings are.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -14,6 +15,10 @@ struct SharedBuffer {
   std::uint64_t number = 0;  // Never 0, and never used again.
   std::uint64_t address = 0;
   std::uint64_t length = 0;
+
+  bool holds(std::uint64_t at, std::uint64_t bytes) const {
+    return at - address <= length && bytes <= length - (at - address);
+  }
 };
 
 class SharedBuffers {
@@ -27,7 +32,7 @@ class SharedBuffers {
   // A descriptor of its own for whoever tells a neighbour; not open if the buffer is gone.
   FileDescriptor descriptor(std::uint64_t number) const;
   // Changes with every removal.
-  std::uint64_t removals() const;
+  std::uint64_t removals() const { return removals_.load(std::memory_order_acquire); }
   // Around fork(): the child finds the table complete, and nobody at it.
   void hold() { mutex_.lock(); }
   void let_go() { mutex_.unlock(); }
@@ -41,7 +46,7 @@ class SharedBuffers {
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Entry> by_address_;
   std::uint64_t next_ = 1;
-  std::uint64_t removals_ = 0;
+  std::atomic<std::uint64_t> removals_ = 0;
 };
 
 SharedBuffers& shared_buffers();

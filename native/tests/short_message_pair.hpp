@@ -93,6 +93,20 @@ class Way final : public LocalPath, public LocalPaths {
     for (const ShortPacket& packet : packets.first(taken)) send_whole(packet_of(packet));
     return taken;
   }
+  bool lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) override {
+    if (!lends || lists_.below(8) == 0) return false;
+    LocalPacket local;
+    local.route = route_;
+    local.packet = packet_of(packet);
+    local.packet.payload = {};
+    local.pieces = {{&process_space(), reinterpret_cast<std::uint64_t>(packet.payload.data()),
+                     packet.payload.size(), lkey}};
+    local.packet.pieces = local.pieces;
+    local.packet.pieces_bytes = packet.payload.size();
+    local.qpn = qpn;
+    send(local);
+    return true;
+  }
   bool send_acknowledge(const PlainAcknowledge& packet) override {
     if (lists_.below(8) == 0) return false;
     send_whole(packet_of(packet));
@@ -179,7 +193,7 @@ class Way final : public LocalPath, public LocalPaths {
     }
     const bool readable = to.receive_local(one.route, packet, now_ns);
     CHECK(readable || !one.pieces.empty());
-    if (!readable) from.payload_unreadable(one.qpn, packet, now_ns);
+    if (!readable) from.payload_unreadable(lent_payload_of(one.qpn, packet), now_ns);
   }
   static bool lent_form(Packet packet, ShortPacket& lent) {
     const MemoryPiece piece = packet.pieces.front();

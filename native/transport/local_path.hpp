@@ -13,6 +13,19 @@ namespace softhca {
 // Payloads that a queue pair has lent: of its own requests, or of its answers to READs as well.
 enum class LentPayloads : std::uint8_t { OF_REQUESTS, ALL };
 
+// One of them, by the packet that it belongs to.
+struct LentPayload {
+  std::uint32_t qpn = 0;
+  std::uint32_t psn = 0;
+  bool is_answer = false;  // To a READ.
+
+  bool is_one_of(LentPayloads which) const { return which == LentPayloads::ALL || !is_answer; }
+};
+
+inline LentPayload lent_payload_of(std::uint32_t qpn, const Packet& packet) {
+  return {qpn, packet.bth.psn, packet.info->has(kResponse)};
+}
+
 class LocalPath {
  public:
   virtual ~LocalPath() = default;
@@ -27,6 +40,9 @@ class LocalPath {
   // may not be there any more. How many have gone: the next has not, for this reason or for want of
   // room.
   virtual std::size_t send_short(std::span<const ShortPacket> packets) = 0;
+  // Takes over one whose payload, in memory of the user's that this key grants, stays there until
+  // it is fetched or recalled. False: it cannot be done so, or there is no room.
+  virtual bool lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) = 0;
   // The same of an acknowledgement. False: there is no room.
   virtual bool send_acknowledge(const PlainAcknowledge& packet) = 0;
   // Takes a packet over. A payload that lies in pieces may be fetched until it is recalled.

@@ -327,12 +327,12 @@ void QueuePair::seal_local(const Packet& packet, std::uint32_t psns, ByteView pa
 
 // A request goes again with a copy of its payload: either that can be made, or it fails here. An
 // answer is refused, as it would have been if the region had been found gone before it left.
-void QueuePair::on_unreadable(const Packet& packet) {
+void QueuePair::on_unreadable(const LentPayload& payload) {
   copies_payload = true;
-  if (packet.info->has(kResponse)) {
-    responder.on_unreadable(packet.bth.psn);
+  if (payload.is_answer) {
+    responder.on_unreadable(payload.psn);
   } else {
-    requester.repeat_from(packet.bth.psn);
+    requester.repeat_from(payload.psn);
   }
 }
 

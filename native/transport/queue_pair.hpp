@@ -92,7 +92,7 @@ class QueuePair {
   // A packet of it has left by another way than next_packet(): the responder's, or a request.
   void took_turn(bool replied) { replied_last_ = replied; }
   // The adapter at the other end of `local` could not read the payload of this packet of ours.
-  void on_unreadable(const Packet& packet);
+  void on_unreadable(const LentPayload& payload);
 
   // --- for the two halves
   // ------------------------------------------------------------------------------------------------

@@ -106,7 +106,10 @@ class Requester {
   bool copy_short(ByteSpan to);
   struct ShortRun;
   const std::uint8_t* copy_inline(const Sge& sge);
+  void push_started(const Sge& sge, std::uint32_t psn, std::uint32_t psns);
+  void describe_packet(const SendWr& wr, const std::uint8_t* from, ShortPacket& packet) const;
   bool add_to_run(const SendWr& wr, std::uint64_t cqe, ShortRun& run);
+  bool lend_next(const SendWr& wr, std::uint64_t cqe, ShortRun& run);
   void send_run(ShortRun& run);
   bool next_is_inner() const;
 

@@ -175,7 +175,8 @@ bool Responder::take_lent(const ShortPacket& packet, AddressSpace& from) {
   ShortPlaces places(qp_.services.memory, qp_.init.pd);
   const std::uint8_t* const to = place_of(packet, places);
   if (to == nullptr) return false;
-  if (from.is_direct() ? !copies_apart(to, packet.payload) : !copies_from(from, packet.payload, to)) {
+  if (from.is_direct() ? !copies_apart(to, packet.payload)
+                       : !copies_from(from, packet.payload, to)) {
     return false;
   }
   if (end_short(packet) == Short::OWES_ACKNOWLEDGE) push_acknowledge(packet.last_psn());

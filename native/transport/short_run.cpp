@@ -56,6 +56,33 @@ const std::uint8_t* Requester::copy_inline(const Sge& sge) {
   return qp_.services.memory.read_inline(sge.address, room) ? room.data() : nullptr;
 }
 
+// The entry that is pushed next has left, with such a PSN.
+[[gnu::always_inline]] inline void Requester::push_started(const Sge& sge, std::uint32_t psn,
+                                                           std::uint32_t psns) {
+  SendWqe& wqe = qp_.sq.next_entry();
+  wqe.sge_count = wqe.is_inline() ? 0 : 1;
+  wqe.started = true;
+  wqe.first_psn = psn;
+  wqe.psn_count = psns;
+  qp_.sq.sge_room()[0] = sge;
+  qp_.sq.push();
+}
+
+// Its packet, but for PSNs and what is to be decided about it.
+[[gnu::always_inline]] inline void Requester::describe_packet(const SendWr& wr,
+                                                              const std::uint8_t* from,
+                                                              ShortPacket& packet) const {
+  const std::uint32_t bytes = wr.sges[0].length;
+  packet.opcode = kOpcodes[static_cast<std::size_t>(wr.opcode)];
+  packet.solicited = (wr.send_flags & kSendSolicited) != 0 && wr.opcode != WrOpcode::RDMA_WRITE;
+  packet.migrated = qp_.migration.request_bit();
+  packet.pkey = qp_.pkey;
+  packet.destination_qpn = qp_.attr.dest_qp_num;
+  packet.immediate = wr.immediate;
+  packet.reth = {wr.remote_address, wr.rkey, bytes};
+  packet.payload = {from, bytes};
+}
+
 // Posts it, as one that has left. False: it is no short one, and not posted.
 [[gnu::always_inline]] inline bool Requester::add_to_run(const SendWr& wr, std::uint64_t cqe,
                                                          ShortRun& run) {
@@ -66,25 +93,14 @@ const std::uint8_t* Requester::copy_inline(const Sge& sge) {
   wqe.describe(wr, cqe, sge.length);
   const std::uint8_t* const from = wqe.is_inline() ? copy_inline(sge) : run.memory.at(sge);
   if (from == nullptr) return false;
-  wqe.sge_count = wqe.is_inline() ? 0 : 1;
-  wqe.started = true;
-  wqe.first_psn = psn_add(next_psn_, static_cast<std::uint32_t>(run.count));
-  wqe.psn_count = 1;
-  qp_.sq.sge_room()[0] = sge;
-  qp_.sq.push();
+  const std::uint32_t psn = psn_add(next_psn_, static_cast<std::uint32_t>(run.count));
+  push_started(sge, psn, 1);
   ShortPacket& packet = qp_.services.run[run.count++];
-  packet.opcode = kOpcodes[static_cast<std::size_t>(wr.opcode)];
-  packet.solicited = wqe.solicited() && wr.opcode != WrOpcode::RDMA_WRITE;
+  describe_packet(wr, from, packet);
+  packet.psn = psn;
   packet.ack_request =
       run.asks_always || wqe.signaled() || run.since_ack_request + 1 >= kAckRequestEvery;
   run.since_ack_request = packet.ack_request ? 0 : run.since_ack_request + 1;
-  packet.migrated = qp_.migration.request_bit();
-  packet.pkey = qp_.pkey;
-  packet.destination_qpn = qp_.attr.dest_qp_num;
-  packet.psn = wqe.first_psn;
-  packet.immediate = wr.immediate;
-  packet.reth = {wr.remote_address, wr.rkey, sge.length};
-  packet.payload = {from, sge.length};
   return true;
 }
 
@@ -109,25 +125,61 @@ void Requester::send_run(ShortRun& run) {
   if (sent < run.count) qp_.services.schedule(qp_);
 }
 
+// The same for one that is too long to be copied: its bytes stay where they are until the peer
+// fetches them.
+bool Requester::lend_next(const SendWr& wr, std::uint64_t cqe, ShortRun& run) {
+  if (!is_simple(wr) || (wr.send_flags & kSendInline) != 0 || qp_.sq.full()) return false;
+  const Sge& sge = wr.sges[0];
+  if (sge.length <= kLocalCopiedBytes || sge.length > kLocalPacketBytes || qp_.copies_payload ||
+      psn_distance(unacked_psn_, next_psn_) >= static_cast<std::int32_t>(window())) {
+    return false;
+  }
+  const std::uint8_t* const from = run.memory.at(sge);
+  if (from == nullptr) return false;
+  ShortPacket packet;
+  describe_packet(wr, from, packet);
+  packet.psn = next_psn_;
+  packet.psns = (sge.length + qp_.mtu() - 1) / qp_.mtu();
+  packet.ack_request = packet.psns > 1 || run.asks_always || (wr.send_flags & kSendSignaled) != 0 ||
+                       since_ack_request_ + 1 >= kAckRequestEvery;
+  if (!qp_.local->lend(packet, qp_.qpn, sge.lkey)) return false;
+  qp_.sq.next_entry().describe(wr, cqe, sge.length);
+  push_started(sge, packet.psn, packet.psns);
+  ++current_;
+  next_psn_ = highest_psn_ = psn_add(next_psn_, packet.psns);
+  since_ack_request_ = packet.ack_request ? 0 : since_ack_request_ + 1;
+  qp_.count(&Counters::sent_pkts, packet.psns);
+  qp_.count(&Counters::sent_bytes, packet.wire_bytes());
+  await_acknowledgement();
+  qp_.took_turn(false);
+  return true;
+}
+
 std::size_t Requester::post_short(std::span<const SendWr* const> wrs,
                                   std::span<const std::uint64_t> cqes) {
   if (qp_.init.cap.max_send_sge == 0 || qp_.init.cap.max_send_wr == 0 || !nothing_waits()) return 0;
   ShortRun run{.memory = {qp_.services.memory, qp_.init.pd, 0},
                .most_bytes = std::min(qp_.mtu(), kLocalCopiedBytes),
                .asks_always = qp_.init.sq_sig_all || !qp_.services.lazy_acks};
+  const auto cqe_of = [cqes](std::size_t index) { return cqes.empty() ? 0 : cqes[index]; };
   std::size_t posted = 0;
-  do {
+  bool more = true;
+  while (more) {
     const std::int32_t left =
         static_cast<std::int32_t>(window()) - psn_distance(unacked_psn_, next_psn_);
     const std::size_t most = std::min(
         {Services::kRunPackets, wrs.size() - posted, static_cast<std::size_t>(std::max(left, 0))});
     run.count = 0;
     run.since_ack_request = since_ack_request_;
-    while (run.count < most && add_to_run(*wrs[posted], cqes.empty() ? 0 : cqes[posted], run)) {
-      ++posted;
-    }
+    while (run.count < most && add_to_run(*wrs[posted], cqe_of(posted), run)) ++posted;
     if (run.count > 0) send_run(run);
-  } while (run.count == Services::kRunPackets && current_ == qp_.sq.tail());
+    if (current_ != qp_.sq.tail() || posted == wrs.size()) break;
+    more = run.count == Services::kRunPackets;
+    if (!more && lend_next(*wrs[posted], cqe_of(posted), run)) {
+      ++posted;
+      more = true;
+    }
+  }
   return posted;
 }
 

@@ -34,20 +34,30 @@ void LocalWire::send(const LocalPacket& local) {
   ++taken_;
   look_at(local.packet.payload);
   if (local.pieces.empty()) return;
-  Lent lent{local.qpn, local.packet, {}};
-  lent.packet.pieces = {};
+  Lent lent{lent_payload_of(local.qpn, local.packet), {}};
   for (const MemoryPiece& piece : local.pieces) {
     look_at({reinterpret_cast<const std::uint8_t*>(piece.address), piece.length});
     lent.keys.push_back(piece.key >> 8);
   }
+  keep(std::move(lent));
+}
+
+bool LocalWire::lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) {
+  if (random_.below(4) == 0) return false;
+  ++taken_;
+  look_at(packet.payload);
+  keep({{qpn, packet.psn, false}, {lkey >> 8}});
+  return true;
+}
+
+void LocalWire::keep(Lent lent) {
   if (lent_.size() == kMostLent) lent_.erase(lent_.begin());
   lent_.push_back(std::move(lent));
 }
 
 void LocalWire::recall(std::uint32_t qpn, LentPayloads which) {
-  std::erase_if(lent_, [&](const Lent& lent) {
-    return lent.qpn == qpn && (which == LentPayloads::ALL || !lent.packet.info->has(kResponse));
-  });
+  std::erase_if(
+      lent_, [&](const Lent& lent) { return lent.what.qpn == qpn && lent.what.is_one_of(which); });
 }
 
 void LocalWire::revoke(std::uint32_t key_index) {
@@ -60,7 +70,7 @@ bool LocalWire::call_unreadable(Victim& victim, std::uint64_t now_ns) {
   const auto at = lent_.begin() + static_cast<std::ptrdiff_t>(random_.below(lent_.size()));
   const Lent lent = *at;
   lent_.erase(at);
-  victim.adapter().payload_unreadable(lent.qpn, lent.packet, now_ns);
+  victim.adapter().payload_unreadable(lent.what, now_ns);
   return true;
 }
 

@@ -29,16 +29,17 @@ class LocalWire final : public LocalPaths, public LocalPath {
   bool can_fetch(std::span<const MemoryPiece>) override { return random_.below(4) != 0; }
   bool delivers_at_once() const override { return false; }
   std::size_t send_short(std::span<const ShortPacket> packets) override;
+  bool lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) override;
   bool send_acknowledge(const PlainAcknowledge&) override { return random_.below(4) != 0; }
   void send(const LocalPacket& packet) override;
 
  private:
   struct Lent {
-    std::uint32_t qpn;
-    Packet packet;
+    LentPayload what;
     std::vector<std::uint32_t> keys;
   };
   void look_at(ByteView bytes);
+  void keep(Lent lent);
   void mutate(const Packet& packet);
   bool call_unreadable(Victim& victim, std::uint64_t now_ns);
 
