@@ -1,6 +1,7 @@
 // What a record says of a payload that stays where it is.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "neighbour/shared_ring.hpp"
@@ -19,6 +20,9 @@ struct [[gnu::packed]] PieceOnTheWay {
 // A slot has room for one, behind BTH and RETH.
 static_assert(kBthBytes + 16 + sizeof(PieceOnTheWay) <= kInlineBytes);
 static_assert(kLocalPacketBytes <= UINT32_MAX);
+
+// Pieces of one payload.
+inline constexpr std::size_t kMaxPieces = 256;
 
 inline constexpr std::uint64_t kForeign = std::uint64_t{1} << 63;
 

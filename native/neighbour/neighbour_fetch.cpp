@@ -1,0 +1,198 @@
+// What comes from the other adapter. Nothing of it is believed: it is copied out of the shared
+// memory before it is checked.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "neighbour/neighbour.hpp"
+
+namespace softhca {
+namespace {
+
+constexpr std::uint32_t kMaxPackets = kLocalPacketBytes / 256;
+// Payload bytes after which a call to fetch() comes to an end.
+constexpr std::uint64_t kFetchBytes = 512 * 1024;
+// More messages than a socket holds: what was said before a record is heard before it.
+constexpr int kMostUnheard = 1024;
+constexpr std::uint32_t kMayRefer = kSend | kWrite | kReadResponse;
+
+}  // namespace
+
+bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
+  int taken = 0;
+  bool borrowed = false;
+  fetched_bytes_ = 0;
+  while (taken < most && fetched_bytes_ < kFetchBytes) {
+    RingPlace behind;
+    const RingRecord record = reader_.peek(reader_.place(), behind);
+    if (record.slot == nullptr) break;
+    heard_ = true;
+    if (read_short(record, short_[0])) {
+      bool more = true;
+      const int run = take_short(adapter, behind, now_ns, most - taken, more);
+      taken += run;
+      if (!more) break;
+      if (run > 0) continue;
+    }
+    take(adapter, record, now_ns);
+    borrowed |= record.piece_count != 0;
+    if (reader_.consume(behind)) wake();
+    ++taken;
+  }
+  // Who has lent something waits until it has it back. A fence for each would wait for all that was
+  // copied.
+  if (borrowed && reader_.tell()) wake();
+  settle();
+  // The adapter tries again behind this call, and says so if there is still none.
+  if (has_new_room()) waits_for_room_ = false;
+  if (!unreadable_.empty()) {
+    for (const LentPayload& one : std::exchange(unreadable_, {})) {
+      adapter.payload_unreadable(one, now_ns);
+      ++taken;
+    }
+  }
+  return taken > 0;
+}
+
+bool Neighbour::read_short(const RingRecord& record, ShortPacket& packet) const {
+  if (record.piece_count != 0 || record.psns != 1 ||
+      !decode_short(record.headers, record.header_bytes, packet)) {
+    return false;
+  }
+  packet.payload = {record.rest, record.rest_bytes()};
+  return true;
+}
+
+// The first has been read, and those behind it come along. How many were taken; if there are more,
+// the next one has to be taken in the general way.
+int Neighbour::take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most,
+                          bool& more) {
+  const std::size_t limit = std::min(kShortAtOnce, static_cast<std::size_t>(most));
+  behind_short_[0] = behind;
+  std::size_t count = 1;
+  for (; count < limit; ++count) {
+    RingPlace behind_this;
+    const RingRecord record = reader_.peek(behind, behind_this);
+    more = record.slot != nullptr;
+    if (!more || !read_short(record, short_[count])) break;
+    behind = behind_short_[count] = behind_this;
+  }
+  const std::size_t taken =
+      adapter.receive_short(from_peer_, std::span(short_).first(count), now_ns);
+  more |= taken < count;
+  if (taken > 0 && reader_.consume(behind_short_[taken - 1])) wake();
+  return static_cast<int>(taken);
+}
+
+bool Neighbour::take_acknowledge(Adapter& adapter, const RingRecord& record,
+                                 std::uint64_t now_ns) const {
+  PlainAcknowledge packet;
+  return record.piece_count == 0 && record.psns == 1 && record.rest_bytes() == 0 &&
+         decode_acknowledge(record.headers, record.header_bytes, packet) &&
+         adapter.receive_acknowledge(from_peer_, packet, now_ns);
+}
+
+void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) {
+  if (take_acknowledge(adapter, record, now_ns)) return;
+  if (record.header_bytes < kBthBytes || record.header_bytes > kMaxHeaderBytes ||
+      record.piece_count > kMaxPieces || record.psns < 1 || record.psns > kMaxPackets ||
+      record.piece_count * sizeof(PieceOnTheWay) > record.rest_bytes()) {
+    return;
+  }
+  // Out of the shared memory first: the peer could change it after it was checked.
+  HeaderBytes header;
+  std::memcpy(header.data(), record.headers, record.header_bytes);
+  if (record.piece_count == 0) {
+    if (!decode_incoming(header, record) ||
+        (record.rest_bytes() > 0 && !incoming_.info->has(kHasPayload))) {
+      return;
+    }
+    incoming_.payload = {record.rest, record.rest_bytes()};
+    static_cast<void>(adapter.receive_local(from_peer_, incoming_, now_ns));
+    return;
+  }
+  ShortPacket brief;
+  const bool is_brief = decode_short(header.data(), record.header_bytes, brief);
+  if (!is_brief && !decode_incoming(header, record)) return;
+  std::atomic<std::uint32_t>& word = record.slot->word;
+  std::uint32_t ready = reader_.ready_word();
+  const std::uint32_t lap = ready ^ raw(RecordState::READY);
+  if (!word.compare_exchange_strong(ready, lap | raw(RecordState::CLAIMED))) return;
+  std::uint64_t bytes = 0;
+  bool read = locate(record.rest, record.piece_count);
+  if (read) {
+    for (const MemoryPiece& piece : pieces_) bytes += piece.length;
+    fetched_bytes_ += bytes;
+    read = bytes <= kLocalPacketBytes;
+  }
+  if (read && !(is_brief && take_lent(adapter, brief, record.psns, now_ns)) &&
+      (!is_brief || decode_incoming(header, record))) {
+    incoming_.pieces = pieces_;
+    incoming_.pieces_bytes = bytes;
+    read = adapter.receive_local(from_peer_, incoming_, now_ns);
+  }
+  if (!read) reader_.call_unreadable(record);
+}
+
+// A packet of any kind, without its payload. False: no neighbour sends such a thing.
+bool Neighbour::decode_incoming(const HeaderBytes& header, const RingRecord& record) {
+  Packet& packet = incoming_;
+  if (decode_packet({header.data(), record.header_bytes + kIcrcBytes}, packet) !=
+          DecodeStatus::OK ||
+      packet.info->header_bytes != record.header_bytes ||
+      opcode_transport(packet.bth.opcode) == OpcodeTransport::UD || packet.info->has(kCnp)) {
+    return false;
+  }
+  packet.psns = record.psns;
+  packet.payload = {};
+  packet.pieces = {};
+  packet.pieces_bytes = 0;
+  const bool may_refer = packet.info->has(kMayRefer) && !packet.info->has(kAtomicWrite);
+  return may_refer || (record.psns == 1 && record.piece_count == 0);
+}
+
+// A whole message in one piece, which has been located. False: it has to be taken in the general
+// way.
+bool Neighbour::take_lent(Adapter& adapter, ShortPacket& packet, std::uint32_t psns,
+                          std::uint64_t now_ns) {
+  const MemoryPiece& piece = pieces_.front();
+  if (pieces_.size() != 1 || piece.space->foreign() != nullptr) return false;
+  packet.psns = psns;
+  packet.payload = {reinterpret_cast<const std::uint8_t*>(piece.address), piece.length};
+  return adapter.receive_lent(from_peer_, packet, *piece.space, now_ns);
+}
+
+// Where the pieces of a payload are, seen from here. Messages that were not heard yet may tell of
+// some, and have others forgotten: then all are looked for again.
+bool Neighbour::locate(const std::uint8_t* from, std::size_t count) {
+  if (locate_known(from, count)) return true;
+  static_cast<void>(hear(kMostUnheard));
+  return locate_known(from, count);
+}
+
+bool Neighbour::locate_known(const std::uint8_t* from, std::size_t count) {
+  pieces_.clear();
+  for (std::size_t i = 0; i < count; ++i) {
+    PieceOnTheWay way;
+    std::memcpy(&way, from + i * sizeof way, sizeof way);
+    if (way.length > kLocalPacketBytes) return false;
+    if ((way.buffer & kForeign) != 0) {
+      AddressSpace* space = memories_.find(way.buffer & ~kForeign);
+      if (space == nullptr) return false;
+      pieces_.push_back({space, way.address, way.length});
+    } else if (way.buffer != 0) {
+      const std::uint8_t* at = mapped_.at(way.buffer, way.address, way.length);
+      if (at == nullptr) return false;
+      pieces_.push_back({&own_memory_, reinterpret_cast<std::uintptr_t>(at), way.length});
+    } else if (own_process_) {
+      pieces_.push_back({&own_memory_, way.address, way.length});
+    } else if (met_.readable) {
+      pieces_.push_back({&memory_, way.address, way.length});
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace softhca
