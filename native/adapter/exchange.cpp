@@ -259,30 +259,38 @@ std::size_t Adapter::receive_short(const Route& route, std::span<const ShortPack
   return taken;
 }
 
+// What comes to the queue pair of such a number, if `take` takes it.
+template <class Take>
+bool Adapter::State::receive_plainly(std::uint32_t qpn, std::uint64_t now_ns, Take take) {
+  QueuePair* const qp = qps.find(qpn);
+  if (qp == nullptr || !port_active) return false;
+  arrived_at.fetch(*qp);
+  set_time(now_ns);
+  if (!take(*qp)) return false;
+  timers.update(*qp);
+  settle_overflows();
+  return true;
+}
+
 bool Adapter::receive_lent(const Route& route, const ShortPacket& packet, AddressSpace& from_space,
                            std::uint64_t now_ns) {
-  State& s = *state_;
-  QueuePair* const qp = s.qps.find(packet.destination_qpn);
-  if (qp == nullptr || !s.port_active) return false;
-  s.arrived_at.fetch(*qp);
-  s.set_time(now_ns);
-  if (!qp->receive_lent(packet, from_space, route)) return false;
-  s.timers.update(*qp);
-  s.settle_overflows();
-  return true;
+  return state_->receive_plainly(packet.destination_qpn, now_ns, [&](QueuePair& qp) {
+    return qp.receive_lent(packet, from_space, route);
+  });
+}
+
+bool Adapter::receive_lent(const Route& route, const WholeAnswer& packet, AddressSpace& from_space,
+                           std::uint64_t now_ns) {
+  return state_->receive_plainly(packet.acknowledge.destination_qpn, now_ns, [&](QueuePair& qp) {
+    return qp.receive_answer(packet, from_space, route);
+  });
 }
 
 bool Adapter::receive_acknowledge(const Route& route, const PlainAcknowledge& packet,
                                   std::uint64_t now_ns) {
-  State& s = *state_;
-  QueuePair* const qp = s.qps.find(packet.destination_qpn);
-  if (qp == nullptr || !s.port_active) return false;
-  s.arrived_at.fetch(*qp);
-  s.set_time(now_ns);
-  if (!qp->receive_acknowledge(packet, route)) return false;
-  s.timers.update(*qp);
-  s.settle_overflows();
-  return true;
+  return state_->receive_plainly(packet.destination_qpn, now_ns, [&](QueuePair& qp) {
+    return qp.receive_acknowledge(packet, route);
+  });
 }
 
 void Adapter::payload_unreadable(const LentPayload& payload, std::uint64_t now_ns) {

@@ -73,6 +73,8 @@ struct Adapter::State final : Services {
   LocalPath* path_of(const Route& route);
   bool send_locally(QueuePair& qp);
   bool send_acknowledge(QueuePair& qp);
+  template <class Take>
+  bool receive_plainly(std::uint32_t qpn, std::uint64_t now_ns, Take take);
   bool may_leave_at_once(const QueuePair& qp) const;
   std::size_t post_short(QueuePair& qp, std::span<const SendWr* const> wrs,
                          std::span<const std::uint64_t> cqes);

@@ -117,7 +117,10 @@ class Neighbour final : public LocalPath {
   static_assert(kLocalBroughtBytes + kMaxHeaderBytes <= kMaxRecordBytes);
   using HeaderBytes = std::array<std::uint8_t, kMaxHeaderBytes + kIcrcBytes>;
   bool decode_incoming(const HeaderBytes& header, const RingRecord& record);
-  bool take_lent(Adapter& adapter, ShortPacket& packet, std::uint32_t psns, std::uint64_t now_ns);
+  void take_lent(Adapter& adapter, const HeaderBytes& header, const RingRecord& record,
+                 std::uint64_t now_ns);
+  template <class LentPacket>
+  bool take_plainly(Adapter& adapter, LentPacket& packet, std::uint32_t psns, std::uint64_t now_ns);
   bool locate(const std::uint8_t* from, std::size_t count);
   bool locate_known(const std::uint8_t* from, std::size_t count);
   void settle() {

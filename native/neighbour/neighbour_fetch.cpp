@@ -111,9 +111,18 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
     static_cast<void>(adapter.receive_local(from_peer_, incoming_, now_ns));
     return;
   }
-  ShortPacket brief;
-  const bool is_brief = decode_short(header.data(), record.header_bytes, brief);
-  if (!is_brief && !decode_incoming(header, record)) return;
+  take_lent(adapter, header, record, now_ns);
+}
+
+// A packet whose payload stays where it is.
+void Neighbour::take_lent(Adapter& adapter, const HeaderBytes& header, const RingRecord& record,
+                          std::uint64_t now_ns) {
+  ShortPacket message;
+  WholeAnswer answer;
+  const bool is_message = decode_short(header.data(), record.header_bytes, message);
+  const bool is_answer = !is_message && decode_answer(header.data(), record.header_bytes, answer);
+  const bool is_plain = is_message || is_answer;
+  if (!is_plain && !decode_incoming(header, record)) return;
   std::atomic<std::uint32_t>& word = record.slot->word;
   std::uint32_t ready = reader_.ready_word();
   const std::uint32_t lap = ready ^ raw(RecordState::READY);
@@ -125,8 +134,9 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
     fetched_bytes_ += bytes;
     read = bytes <= kLocalPacketBytes;
   }
-  if (read && !(is_brief && take_lent(adapter, brief, record.psns, now_ns)) &&
-      (!is_brief || decode_incoming(header, record))) {
+  const bool taken = read && ((is_message && take_plainly(adapter, message, record.psns, now_ns)) ||
+                              (is_answer && take_plainly(adapter, answer, record.psns, now_ns)));
+  if (read && !taken && (!is_plain || decode_incoming(header, record))) {
     incoming_.pieces = pieces_;
     incoming_.pieces_bytes = bytes;
     read = adapter.receive_local(from_peer_, incoming_, now_ns);
@@ -151,10 +161,11 @@ bool Neighbour::decode_incoming(const HeaderBytes& header, const RingRecord& rec
   return may_refer || (record.psns == 1 && record.piece_count == 0);
 }
 
-// A whole message in one piece, which has been located. False: it has to be taken in the general
-// way.
-bool Neighbour::take_lent(Adapter& adapter, ShortPacket& packet, std::uint32_t psns,
-                          std::uint64_t now_ns) {
+// A whole message, or answer, in one piece, which has been located. False: it has to be taken in
+// the general way.
+template <class LentPacket>
+bool Neighbour::take_plainly(Adapter& adapter, LentPacket& packet, std::uint32_t psns,
+                             std::uint64_t now_ns) {
   const MemoryPiece& piece = pieces_.front();
   if (pieces_.size() != 1 || piece.space->foreign() != nullptr) return false;
   packet.psns = psns;

@@ -143,6 +143,16 @@ class SendQueue {
 
   SendWqe& next_entry() { return at(tail_); }
   void push() { ++tail_; }
+  // The same of one with one entry in its list, that has left with these PSNs.
+  void push_started(const Sge& sge, std::uint32_t first_psn, std::uint32_t psn_count) {
+    SendWqe& wqe = next_entry();
+    wqe.sge_count = wqe.is_inline() ? 0 : 1;
+    wqe.started = true;
+    wqe.first_psn = first_psn;
+    wqe.psn_count = psn_count;
+    sge_room()[0] = sge;
+    push();
+  }
   // The oldest entry is done. With `made_completion`, it and all before it give their slots back.
   void complete_oldest(bool made_completion) {
     ++oldest_;

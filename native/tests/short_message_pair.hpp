@@ -187,8 +187,12 @@ class Way final : public LocalPath, public LocalPaths {
     PlainAcknowledge plain;
     if (short_form(packet, plain) && to.receive_acknowledge(one.route, plain, now_ns)) return;
     ShortPacket lent;
-    if (one.pieces.size() == 1 && lent_form(packet, lent) &&
-        to.receive_lent(one.route, lent, *one.pieces[0].space, now_ns)) {
+    WholeAnswer answer;
+    if (one.pieces.size() == 1 &&
+        ((lent_form(packet, lent) &&
+          to.receive_lent(one.route, lent, *one.pieces[0].space, now_ns)) ||
+         (answer_form(packet, answer) &&
+          to.receive_lent(one.route, answer, *one.pieces[0].space, now_ns)))) {
       return;
     }
     const bool readable = to.receive_local(one.route, packet, now_ns);
@@ -203,6 +207,14 @@ class Way final : public LocalPath, public LocalPaths {
     lent.psns = psns;
     lent.payload = {reinterpret_cast<const std::uint8_t*>(piece.address), piece.length};
     return true;
+  }
+  static bool answer_form(Packet packet, WholeAnswer& answer) {
+    if (packet.bth.opcode != WholeAnswer::kOpcode) return false;
+    const MemoryPiece piece = packet.pieces.front();
+    packet.bth.opcode = PlainAcknowledge::kOpcode;
+    answer.psns = std::exchange(packet.psns, 1);
+    answer.payload = {reinterpret_cast<const std::uint8_t*>(piece.address), piece.length};
+    return short_form(packet, answer.acknowledge);
   }
   // What a peer that is no adapter of ours might send.
   static void damage(Carried& one, Random& random) {

@@ -74,6 +74,9 @@ class QueuePair {
   bool next_is_acknowledge(PlainAcknowledge& packet) const;
   void sent_acknowledge();
   bool receive_acknowledge(const PlainAcknowledge& packet, const Route& route);
+  bool admits_answer(const PlainAcknowledge& packet, const Route& route) const;
+  // The same for an answer to a READ whose payload lies in `from_space` (short_read.cpp).
+  bool receive_answer(const WholeAnswer& packet, AddressSpace& from_space, const Route& route);
   bool next_packet(Outlet& out);
   // The same where the queue pair is inside a long message and has nothing else to say. False:
   // nothing is done.

@@ -57,6 +57,9 @@ class Requester {
   // Posts requests that may leave at once, as many as follow each other so, and lets them leave to
   // another adapter of this host (short_run.cpp). How many; nothing is done about the others.
   std::size_t post_short(std::span<const SendWr* const> wrs, std::span<const std::uint64_t> cqes);
+  // The whole answer to the READ that is the oldest request, its bytes in `from`. False: it is not
+  // so simple, and nothing has happened that the general way would not do once more.
+  bool take_answer(const WholeAnswer& packet, AddressSpace& from);
   // The peer has acknowledged everything up to `psn`, and says nothing else. What it means while a
   // probe is under way is another question.
   void on_plain_acknowledge(std::uint32_t psn);
@@ -98,7 +101,8 @@ class Requester {
   // Short messages (short_message.cpp). The next request is one; its packet but for the payload;
   // it has left.
   bool next_is_short() const;
-  bool nothing_waits() const;
+  bool all_has_left() const;
+  std::int32_t window_left() const;
   void describe_short(ShortPacket& out) const;
   void leave_short();
   // False: the general way has to do it.
@@ -106,10 +110,12 @@ class Requester {
   bool copy_short(ByteSpan to);
   struct ShortRun;
   const std::uint8_t* copy_inline(const Sge& sge);
-  void push_started(const Sge& sge, std::uint32_t psn, std::uint32_t psns);
   void describe_packet(const SendWr& wr, const std::uint8_t* from, ShortPacket& packet) const;
   bool add_to_run(const SendWr& wr, std::uint64_t cqe, ShortRun& run);
   bool lend_next(const SendWr& wr, std::uint64_t cqe, ShortRun& run);
+  void left_alone(const ShortPacket& packet, std::uint32_t psns);
+  // READs (short_read.cpp).
+  bool ask_next(const SendWr& wr, std::uint64_t cqe);
   void send_run(ShortRun& run);
   bool next_is_inner() const;
 

@@ -39,15 +39,15 @@ void Responder::sent_plain() {
   replies_.pop_front();
 }
 
+bool QueuePair::admits_answer(const PlainAcknowledge& packet, const Route& from) const {
+  return init.type == QpType::RC && (state() == QpState::RTS || state() == QpState::SQD) &&
+         attr.path_mig_state == MigState::MIGRATED && from.source == route.destination &&
+         from.destination == route.source && pkeys_match(packet.pkey, pkey) &&
+         congestion == nullptr && services.observer == nullptr && !requester.is_probing();
+}
+
 bool QueuePair::receive_acknowledge(const PlainAcknowledge& packet, const Route& from) {
-  const bool admitted =
-      init.type == QpType::RC && (state() == QpState::RTS || state() == QpState::SQD) &&
-      attr.path_mig_state == MigState::MIGRATED && from.source == route.destination &&
-      from.destination == route.source && pkeys_match(packet.pkey, pkey);
-  if (!admitted || congestion != nullptr || services.observer != nullptr ||
-      requester.is_probing()) {
-    return false;
-  }
+  if (!admits_answer(packet, from)) return false;
   count(&Counters::rcvd_pkts);
   count(&Counters::rcvd_bytes, PlainAcknowledge::kWireBytes);
   requester.on_plain_acknowledge(packet.psn);

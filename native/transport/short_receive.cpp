@@ -3,27 +3,13 @@
 
 #include <algorithm>
 
-#include "memory/guarded_access.hpp"
 #include "memory/plain_access.hpp"
+#include "transport/lent_bytes.hpp"
 #include "transport/queue_pair.hpp"
 #include "wire/psn.hpp"
 
 namespace softhca {
 namespace {
-
-// A copy that can be made again, by a way that knows what to do about bytes that are not there. Not
-// of bytes over themselves, which that way does in two steps.
-bool copies_apart(const std::uint8_t* to, ByteView from) {
-  const auto distance = static_cast<std::uint64_t>(to - from.data());
-  if (distance < from.size() || -distance < from.size()) return false;
-  return guarded_copy(const_cast<std::uint8_t*>(to), from.data(), from.size()) == 0;
-}
-
-// The same of bytes that lie in another process: their place there is that of `from`.
-bool copies_from(AddressSpace& space, ByteView from, const std::uint8_t* to) {
-  return space.copy_in(reinterpret_cast<std::uint64_t>(from.data()),
-                       {const_cast<std::uint8_t*>(to), from.size()});
-}
 
 bool has_room_for(std::span<const Sge> sges, std::size_t bytes) {
   std::uint64_t room = 0;
@@ -174,11 +160,7 @@ bool Responder::take_lent(const ShortPacket& packet, AddressSpace& from) {
   if (!takes_short() || !is_next_short(packet)) return false;
   ShortPlaces places(qp_.services.memory, qp_.init.pd);
   const std::uint8_t* const to = place_of(packet, places);
-  if (to == nullptr) return false;
-  if (from.is_direct() ? !copies_apart(to, packet.payload)
-                       : !copies_from(from, packet.payload, to)) {
-    return false;
-  }
+  if (to == nullptr || !fetches_apart(to, from, packet.payload)) return false;
   if (end_short(packet) == Short::OWES_ACKNOWLEDGE) push_acknowledge(packet.last_psn());
   return true;
 }

@@ -31,6 +31,11 @@ bool is_simple(const SendWr& wr) {
          wr.sges.size() == 1 && wr.refused == Reason::NONE;
 }
 
+// Of a list of them, which may have none.
+std::uint64_t cqe_of(std::span<const std::uint64_t> cqes, std::size_t index) {
+  return cqes.empty() ? 0 : cqes[index];
+}
+
 }  // namespace
 
 struct Requester::ShortRun {
@@ -42,10 +47,13 @@ struct Requester::ShortRun {
 };
 
 // Everything posted before has left, and nothing has to be sent again.
-bool Requester::nothing_waits() const {
+bool Requester::all_has_left() const {
   return qp_.init.type == QpType::RC && qp_.state() == QpState::RTS && current_ == qp_.sq.tail() &&
-         next_psn_ == highest_psn_ && !waiting_rnr_ && !probe_wanted_ && !failure_.set &&
-         reads_.empty();
+         next_psn_ == highest_psn_ && !waiting_rnr_ && !probe_wanted_ && !failure_.set;
+}
+
+std::int32_t Requester::window_left() const {
+  return static_cast<std::int32_t>(window()) - psn_distance(unacked_psn_, next_psn_);
 }
 
 // The bytes of the request that is posted next, where its entry keeps them; null: they cannot be
@@ -54,18 +62,6 @@ const std::uint8_t* Requester::copy_inline(const Sge& sge) {
   if (sge.length > qp_.init.cap.max_inline_data) return nullptr;
   const ByteSpan room = qp_.sq.inline_bytes(qp_.sq.tail()).first(sge.length);
   return qp_.services.memory.read_inline(sge.address, room) ? room.data() : nullptr;
-}
-
-// The entry that is pushed next has left, with such a PSN.
-[[gnu::always_inline]] inline void Requester::push_started(const Sge& sge, std::uint32_t psn,
-                                                           std::uint32_t psns) {
-  SendWqe& wqe = qp_.sq.next_entry();
-  wqe.sge_count = wqe.is_inline() ? 0 : 1;
-  wqe.started = true;
-  wqe.first_psn = psn;
-  wqe.psn_count = psns;
-  qp_.sq.sge_room()[0] = sge;
-  qp_.sq.push();
 }
 
 // Its packet, but for PSNs and what is to be decided about it.
@@ -94,7 +90,7 @@ const std::uint8_t* Requester::copy_inline(const Sge& sge) {
   const std::uint8_t* const from = wqe.is_inline() ? copy_inline(sge) : run.memory.at(sge);
   if (from == nullptr) return false;
   const std::uint32_t psn = psn_add(next_psn_, static_cast<std::uint32_t>(run.count));
-  push_started(sge, psn, 1);
+  qp_.sq.push_started(sge, psn, 1);
   ShortPacket& packet = qp_.services.run[run.count++];
   describe_packet(wr, from, packet);
   packet.psn = psn;
@@ -125,13 +121,15 @@ void Requester::send_run(ShortRun& run) {
   if (sent < run.count) qp_.services.schedule(qp_);
 }
 
-// The same for one that is too long to be copied: its bytes stay where they are until the peer
-// fetches them.
+// A message that is too long to be copied: its bytes stay where they are until the peer fetches
+// them.
 bool Requester::lend_next(const SendWr& wr, std::uint64_t cqe, ShortRun& run) {
-  if (!is_simple(wr) || (wr.send_flags & kSendInline) != 0 || qp_.sq.full()) return false;
+  if (!is_simple(wr) || (wr.send_flags & kSendInline) != 0 || !reads_.empty() || qp_.sq.full()) {
+    return false;
+  }
   const Sge& sge = wr.sges[0];
   if (sge.length <= kLocalCopiedBytes || sge.length > kLocalPacketBytes || qp_.copies_payload ||
-      psn_distance(unacked_psn_, next_psn_) >= static_cast<std::int32_t>(window())) {
+      window_left() <= 0) {
     return false;
   }
   const std::uint8_t* const from = run.memory.at(sge);
@@ -144,40 +142,45 @@ bool Requester::lend_next(const SendWr& wr, std::uint64_t cqe, ShortRun& run) {
                        since_ack_request_ + 1 >= kAckRequestEvery;
   if (!qp_.local->lend(packet, qp_.qpn, sge.lkey)) return false;
   qp_.sq.next_entry().describe(wr, cqe, sge.length);
-  push_started(sge, packet.psn, packet.psns);
+  qp_.sq.push_started(sge, packet.psn, packet.psns);
+  left_alone(packet, packet.psns);
+  return true;
+}
+
+// The request pushed last has left as this packet, and takes so many PSNs.
+void Requester::left_alone(const ShortPacket& packet, std::uint32_t psns) {
   ++current_;
-  next_psn_ = highest_psn_ = psn_add(next_psn_, packet.psns);
+  next_psn_ = highest_psn_ = psn_add(next_psn_, psns);
   since_ack_request_ = packet.ack_request ? 0 : since_ack_request_ + 1;
   qp_.count(&Counters::sent_pkts, packet.psns);
   qp_.count(&Counters::sent_bytes, packet.wire_bytes());
   await_acknowledgement();
   qp_.took_turn(false);
-  return true;
 }
 
 std::size_t Requester::post_short(std::span<const SendWr* const> wrs,
                                   std::span<const std::uint64_t> cqes) {
-  if (qp_.init.cap.max_send_sge == 0 || qp_.init.cap.max_send_wr == 0 || !nothing_waits()) return 0;
+  if (qp_.init.cap.max_send_sge == 0 || qp_.init.cap.max_send_wr == 0 || !all_has_left()) return 0;
   ShortRun run{.memory = {qp_.services.memory, qp_.init.pd, 0},
                .most_bytes = std::min(qp_.mtu(), kLocalCopiedBytes),
                .asks_always = qp_.init.sq_sig_all || !qp_.services.lazy_acks};
-  const auto cqe_of = [cqes](std::size_t index) { return cqes.empty() ? 0 : cqes[index]; };
   std::size_t posted = 0;
-  bool more = true;
-  while (more) {
-    const std::int32_t left =
-        static_cast<std::int32_t>(window()) - psn_distance(unacked_psn_, next_psn_);
-    const std::size_t most = std::min(
-        {Services::kRunPackets, wrs.size() - posted, static_cast<std::size_t>(std::max(left, 0))});
+  while (posted < wrs.size() && current_ == qp_.sq.tail()) {
+    const std::size_t left = static_cast<std::size_t>(std::max(window_left(), 0));
+    const std::size_t most = std::min({Services::kRunPackets, wrs.size() - posted, left});
     run.count = 0;
     run.since_ack_request = since_ack_request_;
-    while (run.count < most && add_to_run(*wrs[posted], cqe_of(posted), run)) ++posted;
-    if (run.count > 0) send_run(run);
-    if (current_ != qp_.sq.tail() || posted == wrs.size()) break;
-    more = run.count == Services::kRunPackets;
-    if (!more && lend_next(*wrs[posted], cqe_of(posted), run)) {
+    while (reads_.empty() && run.count < most &&
+           add_to_run(*wrs[posted], cqe_of(cqes, posted), run)) {
       ++posted;
-      more = true;
+    }
+    if (run.count > 0) {
+      send_run(run);
+    } else if (lend_next(*wrs[posted], cqe_of(cqes, posted), run) ||
+               ask_next(*wrs[posted], cqe_of(cqes, posted))) {
+      ++posted;
+    } else {
+      break;
     }
   }
   return posted;

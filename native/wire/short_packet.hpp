@@ -126,16 +126,17 @@ inline void encode_acknowledge(const PlainAcknowledge& packet, std::uint8_t* out
   store_be32(out + kBthBytes, std::uint32_t{kSyndromeAck} << 24 | (packet.msn & 0xffffff));
 }
 
-// False: it is none, or has something in it that few have. Each byte is read once.
-inline bool decode_acknowledge(const std::uint8_t* headers, std::size_t bytes,
-                               PlainAcknowledge& packet) {
+// One with an AETH. False: it is none of this opcode, or has something in it that few have. Each
+// byte is read once.
+inline bool decode_acknowledging(std::uint8_t opcode, const std::uint8_t* headers,
+                                 std::size_t bytes, PlainAcknowledge& packet) {
   // All of the second byte but MigReq, and the reserved byte.
   constexpr std::uint64_t kRare = std::uint64_t{0xbf} << 48 | std::uint64_t{0xff} << 24;
   if (bytes != PlainAcknowledge::kHeaderBytes) return false;
   const std::uint64_t first = load_be64(headers);
   const std::uint32_t last = load_be32(headers + 8);
   const std::uint32_t aeth = load_be32(headers + kBthBytes);
-  if (first >> 56 != PlainAcknowledge::kOpcode || (first & kRare) != 0 || last >> 24 != 0 ||
+  if (first >> 56 != opcode || (first & kRare) != 0 || last >> 24 != 0 ||
       aeth >> 24 != kSyndromeAck) {
     return false;
   }
@@ -145,6 +146,32 @@ inline bool decode_acknowledge(const std::uint8_t* headers, std::size_t bytes,
   packet.psn = last & 0xffffff;
   packet.msn = aeth & 0xffffff;
   return true;
+}
+
+inline bool decode_acknowledge(const std::uint8_t* headers, std::size_t bytes,
+                               PlainAcknowledge& packet) {
+  return decode_acknowledging(PlainAcknowledge::kOpcode, headers, bytes, packet);
+}
+
+// The whole answer to a READ as one packet, whose payload lies elsewhere: an acknowledgement that
+// brings it.
+struct WholeAnswer {
+  static constexpr std::uint8_t kOpcode =
+      make_opcode(OpcodeTransport::RC, Operation::RDMA_READ_RESPONSE_ONLY);
+
+  PlainAcknowledge acknowledge;
+  std::uint32_t psns = 1;
+  ByteView payload;
+
+  // The bytes that its packets would have on the wire; of several the last has an AETH too.
+  std::size_t wire_bytes() const {
+    return PlainAcknowledge::kWireBytes + ((payload.size() + 3) & ~std::size_t{3}) +
+           (psns - 1) * (kBthBytes + kIcrcBytes) + (psns > 1 ? 4 : 0);
+  }
+};
+
+inline bool decode_answer(const std::uint8_t* headers, std::size_t bytes, WholeAnswer& packet) {
+  return decode_acknowledging(WholeAnswer::kOpcode, headers, bytes, packet.acknowledge);
 }
 
 // The same packet with everything that packets may have; and the other way round, false if it has

@@ -135,6 +135,13 @@ void LocalWire::hand_over(Victim& victim, const Line& line, std::uint64_t now_ns
     brief.payload = {reinterpret_cast<const std::uint8_t*>(pieces_[0].address), pieces_[0].length};
     if (victim.adapter().receive_lent(route, brief, process_space(), now_ns)) return;
   }
+  WholeAnswer answer;
+  if (pieces_.size() == 1 && packet.pieces.size() == 1 &&
+      decode_answer(datagram.data(), packet.info->header_bytes, answer)) {
+    answer.psns = packet.psns;
+    answer.payload = {reinterpret_cast<const std::uint8_t*>(pieces_[0].address), pieces_[0].length};
+    if (victim.adapter().receive_lent(route, answer, process_space(), now_ns)) return;
+  }
   static_cast<void>(victim.adapter().receive_local(route, packet, now_ns));
 }
 
