@@ -179,7 +179,7 @@ class Adapter {
   // have the next.
   std::size_t receive_short(const Route& route, std::span<const ShortPacket> packets,
                             std::uint64_t now_ns);
-  // The same for one whose payload the sender keeps, at this place of that memory. False:
+  // The same for one whose payload lies at this place of that memory, where it is fetched. False:
   // receive_local() has to have it.
   bool receive_lent(const Route& route, const ShortPacket& packet, AddressSpace& from_space,
                     std::uint64_t now_ns);

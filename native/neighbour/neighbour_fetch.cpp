@@ -103,6 +103,13 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
   HeaderBytes header;
   std::memcpy(header.data(), record.headers, record.header_bytes);
   if (record.piece_count == 0) {
+    WholeAnswer answer;
+    answer.payload = {record.rest, record.rest_bytes()};
+    answer.psns = record.psns;
+    if (decode_answer(header.data(), record.header_bytes, answer) &&
+        adapter.receive_lent(from_peer_, answer, own_memory_, now_ns)) {
+      return;
+    }
     if (!decode_incoming(header, record) ||
         (record.rest_bytes() > 0 && !incoming_.info->has(kHasPayload))) {
       return;

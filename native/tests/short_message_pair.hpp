@@ -188,11 +188,10 @@ class Way final : public LocalPath, public LocalPaths {
     if (short_form(packet, plain) && to.receive_acknowledge(one.route, plain, now_ns)) return;
     ShortPacket lent;
     WholeAnswer answer;
-    if (one.pieces.size() == 1 &&
-        ((lent_form(packet, lent) &&
-          to.receive_lent(one.route, lent, *one.pieces[0].space, now_ns)) ||
-         (answer_form(packet, answer) &&
-          to.receive_lent(one.route, answer, *one.pieces[0].space, now_ns)))) {
+    if ((one.pieces.size() == 1 && lent_form(packet, lent) &&
+         to.receive_lent(one.route, lent, *one.pieces[0].space, now_ns)) ||
+        (one.pieces.size() < 2 && answer_form(packet, answer) &&
+         to.receive_lent(one.route, answer, process_space(), now_ns))) {
       return;
     }
     const bool readable = to.receive_local(one.route, packet, now_ns);
@@ -210,10 +209,13 @@ class Way final : public LocalPath, public LocalPaths {
   }
   static bool answer_form(Packet packet, WholeAnswer& answer) {
     if (packet.bth.opcode != WholeAnswer::kOpcode) return false;
-    const MemoryPiece piece = packet.pieces.front();
     packet.bth.opcode = PlainAcknowledge::kOpcode;
     answer.psns = std::exchange(packet.psns, 1);
-    answer.payload = {reinterpret_cast<const std::uint8_t*>(piece.address), piece.length};
+    answer.payload = packet.payload;
+    if (!packet.pieces.empty()) {
+      const MemoryPiece piece = packet.pieces.front();
+      answer.payload = {reinterpret_cast<const std::uint8_t*>(piece.address), piece.length};
+    }
     return short_form(packet, answer.acknowledge);
   }
   // What a peer that is no adapter of ours might send.

@@ -153,8 +153,7 @@ inline bool decode_acknowledge(const std::uint8_t* headers, std::size_t bytes,
   return decode_acknowledging(PlainAcknowledge::kOpcode, headers, bytes, packet);
 }
 
-// The whole answer to a READ as one packet, whose payload lies elsewhere: an acknowledgement that
-// brings it.
+// The whole answer to a READ as one packet: an acknowledgement that brings bytes.
 struct WholeAnswer {
   static constexpr std::uint8_t kOpcode =
       make_opcode(OpcodeTransport::RC, Operation::RDMA_READ_RESPONSE_ONLY);

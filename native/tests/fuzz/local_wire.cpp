@@ -136,10 +136,14 @@ void LocalWire::hand_over(Victim& victim, const Line& line, std::uint64_t now_ns
     if (victim.adapter().receive_lent(route, brief, process_space(), now_ns)) return;
   }
   WholeAnswer answer;
-  if (pieces_.size() == 1 && packet.pieces.size() == 1 &&
+  if (packet.pieces.size() < 2 &&
       decode_answer(datagram.data(), packet.info->header_bytes, answer)) {
     answer.psns = packet.psns;
-    answer.payload = {reinterpret_cast<const std::uint8_t*>(pieces_[0].address), pieces_[0].length};
+    answer.payload = packet.payload;
+    if (!packet.pieces.empty()) {
+      answer.payload = {reinterpret_cast<const std::uint8_t*>(pieces_[0].address),
+                        pieces_[0].length};
+    }
     if (victim.adapter().receive_lent(route, answer, process_space(), now_ns)) return;
   }
   static_cast<void>(victim.adapter().receive_local(route, packet, now_ns));
