@@ -171,6 +171,7 @@ class QueuePair {
   std::uint32_t multicast_groups = 0;
 
  private:
+  bool is_plainly_from_peer(std::uint16_t packet_pkey, const Route& from) const;
   bool next_uncontrolled(Outlet& out);
   bool next_patiently(Outlet& out);
   bool next_controlled(Outlet& out);

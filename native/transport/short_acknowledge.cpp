@@ -40,10 +40,9 @@ void Responder::sent_plain() {
 }
 
 bool QueuePair::admits_answer(const PlainAcknowledge& packet, const Route& from) const {
-  return init.type == QpType::RC && (state() == QpState::RTS || state() == QpState::SQD) &&
-         attr.path_mig_state == MigState::MIGRATED && from.source == route.destination &&
-         from.destination == route.source && pkeys_match(packet.pkey, pkey) &&
-         congestion == nullptr && services.observer == nullptr && !requester.is_probing();
+  return (state() == QpState::RTS || state() == QpState::SQD) &&
+         is_plainly_from_peer(packet.pkey, from) && congestion == nullptr &&
+         services.observer == nullptr && !requester.is_probing();
 }
 
 bool QueuePair::receive_acknowledge(const PlainAcknowledge& packet, const Route& from) {

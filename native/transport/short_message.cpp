@@ -9,30 +9,15 @@
 #include <cstring>
 
 #include "transport/queue_pair.hpp"
+#include "transport/short_opcode.hpp"
 #include "wire/psn.hpp"
 
 namespace softhca {
 namespace {
 
 bool is_short(const SendWqe& wqe, std::uint32_t mtu) {
-  const bool plain = wqe.opcode == WrOpcode::SEND || wqe.opcode == WrOpcode::SEND_WITH_IMM ||
-                     wqe.opcode == WrOpcode::RDMA_WRITE ||
-                     wqe.opcode == WrOpcode::RDMA_WRITE_WITH_IMM;
-  return plain && wqe.length <= std::min(mtu, kLocalCopiedBytes) && !wqe.started &&
-         wqe.refused == Reason::NONE;
-}
-
-Operation operation_of(WrOpcode opcode) {
-  switch (opcode) {
-    case WrOpcode::SEND_WITH_IMM:
-      return Operation::SEND_ONLY_WITH_IMMEDIATE;
-    case WrOpcode::RDMA_WRITE:
-      return Operation::RDMA_WRITE_ONLY;
-    case WrOpcode::RDMA_WRITE_WITH_IMM:
-      return Operation::RDMA_WRITE_ONLY_WITH_IMMEDIATE;
-    default:
-      return Operation::SEND_ONLY;
-  }
+  return may_be_short(wqe.opcode) && wqe.length <= std::min(mtu, kLocalCopiedBytes) &&
+         !wqe.started && wqe.refused == Reason::NONE;
 }
 
 }  // namespace
@@ -54,7 +39,7 @@ bool Requester::may_send_short() const { return current_ + 1 == qp_.sq.tail() &&
 // Without its payload and what is to be decided about it.
 [[gnu::always_inline]] inline void Requester::describe_short(ShortPacket& packet) const {
   const SendWqe& wqe = qp_.sq.at(current_);
-  packet.opcode = make_opcode(OpcodeTransport::RC, operation_of(wqe.opcode));
+  packet.opcode = short_opcode_of(wqe.opcode);
   packet.solicited = wqe.solicited() && wqe.opcode != WrOpcode::RDMA_WRITE;
   packet.migrated = qp_.migration.request_bit();
   packet.pkey = qp_.pkey;

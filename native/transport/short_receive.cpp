@@ -30,9 +30,14 @@ struct Responder::ShortPlaces {
 bool QueuePair::admits_short(const ShortPacket& packet, const Route& from) const {
   const bool receives =
       state() == QpState::RTS || state() == QpState::RTR || state() == QpState::SQD;
-  return init.type == QpType::RC && receives && attr.path_mig_state == MigState::MIGRATED &&
+  return receives && is_plainly_from_peer(packet.pkey, from);
+}
+
+// No other path is known, and nobody else is asked.
+bool QueuePair::is_plainly_from_peer(std::uint16_t packet_pkey, const Route& from) const {
+  return init.type == QpType::RC && attr.path_mig_state == MigState::MIGRATED &&
          from.source == route.destination && from.destination == route.source &&
-         pkeys_match(packet.pkey, pkey);
+         pkeys_match(packet_pkey, pkey);
 }
 
 std::size_t QueuePair::receive_short(std::span<const ShortPacket> packets, const Route& from) {

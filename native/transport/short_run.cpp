@@ -3,32 +3,20 @@
 // adapter, over the wire, and from mapped queues.)
 
 #include <algorithm>
-#include <array>
 
 #include "memory/plain_access.hpp"
 #include "transport/queue_pair.hpp"
+#include "transport/short_opcode.hpp"
 #include "wire/psn.hpp"
 
 namespace softhca {
 namespace {
 
-// What is sent, by the number of its request.
-constexpr std::array<std::uint8_t, 4> kOpcodes = {
-    make_opcode(OpcodeTransport::RC, Operation::RDMA_WRITE_ONLY),
-    make_opcode(OpcodeTransport::RC, Operation::RDMA_WRITE_ONLY_WITH_IMMEDIATE),
-    make_opcode(OpcodeTransport::RC, Operation::SEND_ONLY),
-    make_opcode(OpcodeTransport::RC, Operation::SEND_ONLY_WITH_IMMEDIATE),
-};
-static_assert(static_cast<int>(WrOpcode::RDMA_WRITE) == 0 &&
-              static_cast<int>(WrOpcode::RDMA_WRITE_WITH_IMM) == 1 &&
-              static_cast<int>(WrOpcode::SEND) == 2 &&
-              static_cast<int>(WrOpcode::SEND_WITH_IMM) == 3);
-
 // What can be refused when it is posted is left to who refuses it.
 bool is_simple(const SendWr& wr) {
   constexpr std::uint32_t kFlags = kSendFence | kSendSignaled | kSendSolicited | kSendInline;
-  return static_cast<std::size_t>(wr.opcode) < kOpcodes.size() && (wr.send_flags & ~kFlags) == 0 &&
-         wr.sges.size() == 1 && wr.refused == Reason::NONE;
+  return may_be_short(wr.opcode) && (wr.send_flags & ~kFlags) == 0 && wr.sges.size() == 1 &&
+         wr.refused == Reason::NONE;
 }
 
 // Of a list of them, which may have none.
@@ -69,7 +57,7 @@ const std::uint8_t* Requester::copy_inline(const Sge& sge) {
                                                               const std::uint8_t* from,
                                                               ShortPacket& packet) const {
   const std::uint32_t bytes = wr.sges[0].length;
-  packet.opcode = kOpcodes[static_cast<std::size_t>(wr.opcode)];
+  packet.opcode = short_opcode_of(wr.opcode);
   packet.solicited = (wr.send_flags & kSendSolicited) != 0 && wr.opcode != WrOpcode::RDMA_WRITE;
   packet.migrated = qp_.migration.request_bit();
   packet.pkey = qp_.pkey;
