@@ -185,6 +185,8 @@ class Adapter {
                     std::uint64_t now_ns);
   bool receive_lent(const Route& route, const WholeAnswer& packet, AddressSpace& from_space,
                     std::uint64_t now_ns);
+  // The same for a request for a READ. False: receive_local() has to have it.
+  bool receive_read(const Route& route, const ShortPacket& packet, std::uint64_t now_ns);
   // The same for an acknowledgement. False: receive_local() has to have it.
   bool receive_acknowledge(const Route& route, const PlainAcknowledge& packet,
                            std::uint64_t now_ns);

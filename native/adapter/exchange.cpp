@@ -166,6 +166,18 @@ bool Adapter::State::send_acknowledge(QueuePair& qp) {
   return true;
 }
 
+// The same of the whole answer to a READ.
+bool Adapter::State::send_answer(QueuePair& qp) {
+  WholeAnswer packet;
+  std::uint32_t rkey = 0;
+  if (qp.local == &self || observer != nullptr || !port_active ||
+      !qp.next_is_answer(packet, rkey) || !qp.local->send_answer(packet, qp.qpn, rkey)) {
+    return false;
+  }
+  qp.sent_answer(packet);
+  return true;
+}
+
 // One packet of a queue pair. False: it has none.
 bool Adapter::State::send_locally(QueuePair& qp) {
   Outlet outlet{.buffer = leaving_bytes, .local = &leaving};
@@ -208,7 +220,7 @@ bool Adapter::exchange_some(std::uint64_t now_ns) {
     qp->listed = QueuePair::Listed::NOWHERE;
     if (qp->local == nullptr) {
       s.schedule(*qp);  // It has become one for the wire.
-    } else if (s.send_acknowledge(*qp)) {
+    } else if (s.send_acknowledge(*qp) || s.send_answer(*qp)) {
       --packets;
     } else if (s.send_locally(*qp)) {
       --packets;
@@ -284,6 +296,11 @@ bool Adapter::receive_lent(const Route& route, const WholeAnswer& packet, Addres
   return state_->receive_plainly(packet.acknowledge.destination_qpn, now_ns, [&](QueuePair& qp) {
     return qp.receive_answer(packet, from_space, route);
   });
+}
+
+bool Adapter::receive_read(const Route& route, const ShortPacket& packet, std::uint64_t now_ns) {
+  return state_->receive_plainly(packet.destination_qpn, now_ns,
+                                 [&](QueuePair& qp) { return qp.receive_read(packet, route); });
 }
 
 bool Adapter::receive_acknowledge(const Route& route, const PlainAcknowledge& packet,

@@ -73,6 +73,7 @@ struct Adapter::State final : Services {
   LocalPath* path_of(const Route& route);
   bool send_locally(QueuePair& qp);
   bool send_acknowledge(QueuePair& qp);
+  bool send_answer(QueuePair& qp);
   template <class Take>
   bool receive_plainly(std::uint32_t qpn, std::uint64_t now_ns, Take take);
   bool may_leave_at_once(const QueuePair& qp) const;
@@ -116,6 +117,7 @@ struct Adapter::State final : Services {
     // See send_to_self().
     std::size_t send_short(std::span<const ShortPacket>) override { return 0; }
     bool lend(const ShortPacket&, std::uint32_t, std::uint32_t) override { return false; }
+    bool send_answer(const WholeAnswer&, std::uint32_t, std::uint32_t) override { return false; }
     bool send_acknowledge(const PlainAcknowledge&) override { return false; }
     void send(const LocalPacket& packet) override;
     State& adapter;

@@ -56,6 +56,7 @@ class Neighbour final : public LocalPath {
   bool delivers_at_once() const override { return false; }
   std::size_t send_short(std::span<const ShortPacket> packets) override;
   bool lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) override;
+  bool send_answer(const WholeAnswer& packet, std::uint32_t qpn, std::uint32_t rkey) override;
   bool send_acknowledge(const PlainAcknowledge& packet) override;
   void send(const LocalPacket& packet) override;
   void give_up_if_still() override;
@@ -141,6 +142,9 @@ class Neighbour final : public LocalPath {
   void forget_buffers();
   void forget_memories();
   void publish(const RingRecord& record, RingPlace behind);
+  template <class Encode>
+  bool lend_piece(const MemoryPiece& piece, std::size_t header_bytes, std::uint32_t psns,
+                  const LentPayload& what, Encode encode);
   void publish_lent(const RingRecord& record, RingPlace behind, Lent lent);
   void wake();
 

@@ -103,6 +103,12 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
   HeaderBytes header;
   std::memcpy(header.data(), record.headers, record.header_bytes);
   if (record.piece_count == 0) {
+    ShortPacket request;
+    if (record.psns == 1 && record.rest_bytes() == 0 &&
+        decode_read(header.data(), record.header_bytes, request) &&
+        adapter.receive_read(from_peer_, request, now_ns)) {
+      return;
+    }
     WholeAnswer answer;
     answer.payload = {record.rest, record.rest_bytes()};
     answer.psns = record.psns;

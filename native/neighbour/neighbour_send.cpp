@@ -72,24 +72,52 @@ bool Neighbour::send_acknowledge(const PlainAcknowledge& packet) {
   return true;
 }
 
-// A message in one piece, in memory of this process.
-bool Neighbour::lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) {
-  const MemoryPiece piece{&own_memory_, reinterpret_cast<std::uint64_t>(packet.payload.data()),
-                          packet.payload.size(), lkey};
+// A record of one piece, whose headers `encode` writes. False: there is no room, or the peer cannot
+// fetch it.
+template <class Encode>
+bool Neighbour::lend_piece(const MemoryPiece& piece, std::size_t header_bytes, std::uint32_t psns,
+                           const LentPayload& what, Encode encode) {
   if (!has_room() || !can_fetch({&piece, 1})) return false;
   const PieceOnTheWay way = way_to(piece);
   RingPlace behind;
-  RingRecord record =
-      writer_.begin(static_cast<std::uint32_t>(packet.header_bytes()), sizeof way, behind);
+  RingRecord record = writer_.begin(static_cast<std::uint32_t>(header_bytes), sizeof way, behind);
   if (record.slot == nullptr) return false;
-  record.psns = packet.psns;
+  record.psns = psns;
   record.piece_count = 1;
-  encode_short(packet, record.headers);
+  encode(record.headers);
   std::memcpy(record.rest, &way, sizeof way);
   Lent lent;
-  lent.what = {qpn, packet.psn, false};
-  lent.key = lkey >> 8;
+  lent.what = what;
+  lent.key = piece.key >> 8;
   publish_lent(record, behind, std::move(lent));
+  if (writer_.take_sleeper(met_.is_ordered)) wake();
+  return true;
+}
+
+// A message in one piece, in memory of this process.
+bool Neighbour::lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) {
+  return lend_piece({&own_memory_, reinterpret_cast<std::uint64_t>(packet.payload.data()),
+                     packet.payload.size(), lkey},
+                    packet.header_bytes(), packet.psns, {qpn, packet.psn, false},
+                    [&](std::uint8_t* headers) { encode_short(packet, headers); });
+}
+
+bool Neighbour::send_answer(const WholeAnswer& packet, std::uint32_t qpn, std::uint32_t rkey) {
+  const auto encode = [&](std::uint8_t* headers) { encode_answer(packet, headers); };
+  const ByteView payload = packet.payload;
+  if (payload.size() > kLocalCopiedBytes) {
+    return lend_piece(
+        {&own_memory_, reinterpret_cast<std::uint64_t>(payload.data()), payload.size(), rkey},
+        PlainAcknowledge::kHeaderBytes, packet.psns, {qpn, packet.acknowledge.psn, true}, encode);
+  }
+  RingPlace behind;
+  RingRecord record = writer_.begin(PlainAcknowledge::kHeaderBytes,
+                                    static_cast<std::uint32_t>(payload.size()), behind);
+  if (record.slot == nullptr) return false;
+  record.psns = packet.psns;
+  encode(record.headers);
+  if (guarded_copy(record.rest, payload.data(), payload.size()) != 0) return false;
+  publish(record, behind);
   if (writer_.take_sleeper(met_.is_ordered)) wake();
   return true;
 }

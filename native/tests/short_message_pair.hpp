@@ -98,12 +98,19 @@ class Way final : public LocalPath, public LocalPaths {
     LocalPacket local;
     local.route = route_;
     local.packet = packet_of(packet);
-    local.packet.payload = {};
-    local.pieces = {{&process_space(), reinterpret_cast<std::uint64_t>(packet.payload.data()),
-                     packet.payload.size(), lkey}};
-    local.packet.pieces = local.pieces;
-    local.packet.pieces_bytes = packet.payload.size();
     local.qpn = qpn;
+    refer(local, packet.payload, lkey);
+    send(local);
+    return true;
+  }
+  bool send_answer(const WholeAnswer& packet, std::uint32_t qpn, std::uint32_t rkey) override {
+    const bool is_long = packet.payload.size() > kLocalCopiedBytes;
+    if ((is_long && !lends) || lists_.below(8) == 0) return false;
+    LocalPacket local;
+    local.route = route_;
+    local.packet = packet_of(packet);
+    local.qpn = qpn;
+    if (is_long) refer(local, packet.payload, rkey);
     send(local);
     return true;
   }
@@ -158,6 +165,13 @@ class Way final : public LocalPath, public LocalPaths {
       for (const MemoryPiece& piece : pieces) packet.pieces_bytes += piece.length;
     }
   };
+  static void refer(LocalPacket& local, ByteView payload, std::uint32_t key) {
+    local.pieces = {
+        {&process_space(), reinterpret_cast<std::uint64_t>(payload.data()), payload.size(), key}};
+    local.packet.payload = {};
+    local.packet.pieces = local.pieces;
+    local.packet.pieces_bytes = payload.size();
+  }
   void send_whole(const Packet& packet) {
     LocalPacket local;
     local.route = route_;
@@ -186,6 +200,8 @@ class Way final : public LocalPath, public LocalPaths {
     const Packet& packet = one.packet;
     PlainAcknowledge plain;
     if (short_form(packet, plain) && to.receive_acknowledge(one.route, plain, now_ns)) return;
+    ShortPacket request;
+    if (read_form(packet, request) && to.receive_read(one.route, request, now_ns)) return;
     ShortPacket lent;
     WholeAnswer answer;
     if ((one.pieces.size() == 1 && lent_form(packet, lent) &&
@@ -205,6 +221,13 @@ class Way final : public LocalPath, public LocalPaths {
     if (!short_form(packet, lent)) return false;
     lent.psns = psns;
     lent.payload = {reinterpret_cast<const std::uint8_t*>(piece.address), piece.length};
+    return true;
+  }
+  static bool read_form(Packet packet, ShortPacket& request) {
+    if (packet.bth.opcode != kReadRequestOpcode) return false;
+    packet.bth.opcode = make_opcode(OpcodeTransport::RC, Operation::RDMA_WRITE_ONLY);
+    if (!short_form(packet, request)) return false;
+    request.opcode = kReadRequestOpcode;
     return true;
   }
   static bool answer_form(Packet packet, WholeAnswer& answer) {

@@ -43,6 +43,8 @@ class LocalPath {
   // Takes over one whose payload, in memory of the user's that this key grants, stays there until
   // it is fetched or recalled. False: it cannot be done so, or there is no room.
   virtual bool lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) = 0;
+  // The same of an answer to a READ, whose payload is copied over where it is short.
+  virtual bool send_answer(const WholeAnswer& packet, std::uint32_t qpn, std::uint32_t rkey) = 0;
   // The same of an acknowledgement. False: there is no room.
   virtual bool send_acknowledge(const PlainAcknowledge& packet) = 0;
   // Takes a packet over. A payload that lies in pieces may be fetched until it is recalled.

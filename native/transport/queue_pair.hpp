@@ -75,6 +75,12 @@ class QueuePair {
   void sent_acknowledge();
   bool receive_acknowledge(const PlainAcknowledge& packet, const Route& route);
   bool admits_answer(const PlainAcknowledge& packet, const Route& route) const;
+  // READs between adapters of this host (short_read.cpp). A request for one that has come; false:
+  // it is not so simple, and nothing is changed. Whether a whole answer is all that there is to be
+  // sent, of memory that this key grants; then, that it has left.
+  bool receive_read(const ShortPacket& packet, const Route& route);
+  bool next_is_answer(WholeAnswer& packet, std::uint32_t& rkey) const;
+  void sent_answer(const WholeAnswer& packet);
   // The same for an answer to a READ whose payload lies in `from_space` (short_read.cpp).
   bool receive_answer(const WholeAnswer& packet, AddressSpace& from_space, const Route& route);
   bool next_packet(Outlet& out);

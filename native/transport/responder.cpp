@@ -150,19 +150,25 @@ Responder::Step Responder::execute_write(const Packet& packet) {
 }
 
 Responder::Step Responder::execute_read(const Packet& packet) {
+  accept_read(packet.bth.psn, packet.reth);
+  return Step::CONTINUE;
+}
+
+// What it leaves behind, and the answer that waits from now on.
+const Responder::Resource& Responder::accept_read(std::uint32_t psn, const Reth& reth) {
   qp_.count(&Counters::rx_read_requests);
   std::uint32_t index = 0;
   Resource& resource = *take_resource(index);
   resource.is_read = true;
-  resource.first_psn = packet.bth.psn;
-  resource.psn_count = packet.reth.length == 0
-                           ? 1
-                           : static_cast<std::uint32_t>(
-                                 (std::uint64_t{packet.reth.length} + qp_.mtu() - 1) / qp_.mtu());
-  resource.address = packet.reth.virtual_address;
-  resource.rkey = packet.reth.rkey;
+  resource.first_psn = psn;
+  resource.psn_count =
+      reth.length == 0
+          ? 1
+          : static_cast<std::uint32_t>((std::uint64_t{reth.length} + qp_.mtu() - 1) / qp_.mtu());
+  resource.address = reth.virtual_address;
+  resource.rkey = reth.rkey;
   resource.who = who_;
-  resource.length = packet.reth.length;
+  resource.length = reth.length;
   resource.msn = psn_add(msn_, 1);
   Reply reply;
   reply.kind = ReplyKind::READ;
@@ -170,7 +176,7 @@ Responder::Step Responder::execute_read(const Packet& packet) {
   reply.end_packet = resource.psn_count;
   reply.end_bytes = resource.length;
   replies_.push_back(reply);
-  return Step::CONTINUE;
+  return resource;
 }
 
 // Atomics, ATOMIC WRITE and FLUSH: each takes a resource and is answered by one packet.

@@ -47,6 +47,10 @@ class Responder {
   enum class Short : std::uint8_t { TAKEN, OWES_ACKNOWLEDGE, DISOWNED };
   bool admit_short(const ShortPacket& packet);
   Short finish_short(const ShortPacket& packet);
+  // READs of a neighbour's (short_read.cpp). See QueuePair.
+  bool take_read(const ShortPacket& packet);
+  bool next_is_whole(WholeAnswer& packet, std::uint32_t& rkey) const;
+  void sent_whole();
   void push_acknowledge(std::uint32_t psn);
   // A plain acknowledgement is all that there is to be said: of this. Then, that it has left.
   bool next_is_plain(std::uint32_t& psn, std::uint32_t& msn) const;
@@ -150,6 +154,7 @@ class Responder {
   Step execute_send(const Packet& packet);
   Step execute_write(const Packet& packet);
   Step execute_read(const Packet& packet);
+  const Resource& accept_read(std::uint32_t psn, const Reth& reth);
   Step execute_atomic(const Packet& packet);
   AccessFault run_atomic(Resource& resource);
   void finish_packet(const Packet& packet);

@@ -18,6 +18,8 @@ bool is_simple_read(const SendWr& wr) {
 
 }  // namespace
 
+// --- who reads
+
 // Posts a READ that one request asks for, and lets that leave. False: it is not posted.
 bool Requester::ask_next(const SendWr& wr, std::uint64_t cqe) {
   if (!is_simple_read(wr) || qp_.sq.full() || window_left() <= 0 ||
@@ -30,7 +32,7 @@ bool Requester::ask_next(const SendWr& wr, std::uint64_t cqe) {
   const std::uint32_t chunk = read_chunk();
   if (psns > chunk) return false;
   const ShortPacket packet{
-      .opcode = make_opcode(OpcodeTransport::RC, Operation::RDMA_READ_REQUEST),
+      .opcode = kReadRequestOpcode,
       .migrated = qp_.migration.request_bit(),
       .ack_request = true,
       .pkey = qp_.pkey,
@@ -77,6 +79,77 @@ bool QueuePair::receive_answer(const WholeAnswer& packet, AddressSpace& from_spa
   count(&Counters::rcvd_pkts, packet.psns);
   count(&Counters::rcvd_bytes, packet.wire_bytes());
   return true;
+}
+
+// --- whose memory is read
+
+bool QueuePair::receive_read(const ShortPacket& packet, const Route& from) {
+  if (!admits_short(packet, from) || !responder.take_read(packet)) return false;
+  took_short({&packet, 1});
+  return true;
+}
+
+bool Responder::take_read(const ShortPacket& packet) {
+  const Reth& reth = packet.reth;
+  if (!takes_short() || !replies_.empty() || packet.psn != expected_psn_ ||
+      (qp_.attr.qp_access_flags & kAccessRemoteRead) == 0 || resources_.empty() ||
+      reth.length == 0 || reth.length > kMaxMessageBytes ||
+      qp_.services.memory.plain(qp_.init.pd, reth.rkey, reth.virtual_address, reth.length,
+                                kAccessRemoteRead) == nullptr) {
+    return false;
+  }
+  who_ = {qp_.init.pd, qp_.qpn};
+  nak_outstanding_ = false;
+  const Resource& resource = accept_read(packet.psn, reth);
+  expected_psn_ = psn_add(expected_psn_, resource.psn_count);
+  msn_ = psn_add(msn_, 1);
+  qp_.services.schedule(qp_);
+  return true;
+}
+
+bool QueuePair::next_is_answer(WholeAnswer& packet, std::uint32_t& rkey) const {
+  const bool answers =
+      state() == QpState::RTS || state() == QpState::RTR || state() == QpState::SQD;
+  if (init.type != QpType::RC || !answers || congestion != nullptr || copies_payload ||
+      requester.may_have_packets() || !responder.next_is_whole(packet, rkey)) {
+    return false;
+  }
+  packet.acknowledge.migrated = migration.request_bit();
+  packet.acknowledge.pkey = pkey;
+  packet.acknowledge.destination_qpn = attr.dest_qp_num;
+  return true;
+}
+
+bool Responder::next_is_whole(WholeAnswer& packet, std::uint32_t& rkey) const {
+  if (replies_.size() != 1) return false;
+  const Reply& reply = replies_.front();
+  const Resource& resource = resources_[reply.resource];
+  if (reply.kind != ReplyKind::READ || reply.repeats || reply.next_packet != 0 ||
+      reply.end_packet != resource.psn_count || resource.length > kLocalPacketBytes ||
+      resource.length == 0) {
+    return false;
+  }
+  const std::uint8_t* const from = qp_.services.memory.plain(
+      resource.who.pd, resource.rkey, resource.address, resource.length, kAccessRemoteRead);
+  if (from == nullptr) return false;
+  packet.acknowledge.psn = resource.first_psn;
+  packet.acknowledge.msn = resource.msn;
+  packet.psns = resource.psn_count;
+  packet.payload = {from, resource.length};
+  rkey = resource.rkey;
+  return true;
+}
+
+void QueuePair::sent_answer(const WholeAnswer& packet) {
+  responder.sent_whole();
+  took_turn(true);
+  count(&Counters::sent_pkts, packet.psns);
+  count(&Counters::sent_bytes, packet.wire_bytes());
+}
+
+void Responder::sent_whole() {
+  resources_[replies_.front().resource].replying = false;
+  replies_.pop_front();
 }
 
 }  // namespace softhca

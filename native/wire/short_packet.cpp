@@ -31,6 +31,15 @@ Packet packet_of(const PlainAcknowledge& from) {
   return packet;
 }
 
+Packet packet_of(const WholeAnswer& from) {
+  Packet packet = packet_of(from.acknowledge);
+  packet.bth.opcode = WholeAnswer::kOpcode;
+  packet.info = &opcode_info(WholeAnswer::kOpcode);
+  packet.payload = from.payload;
+  packet.psns = from.psns;
+  return packet;
+}
+
 bool short_form(const Packet& from, PlainAcknowledge& packet) {
   if (from.bth.opcode != PlainAcknowledge::kOpcode || from.bth.solicited || from.bth.ack_request ||
       from.aeth.syndrome != kSyndromeAck || from.psns != 1) {

@@ -65,15 +65,17 @@ inline void encode_short(const ShortPacket& packet, std::uint8_t* out) {
   if (packet.has_immediate()) store_be32(out, packet.immediate);
 }
 
-// False: the headers are not those of a short packet, or have something in them that few have.
-// Each byte is read once. The payload is left to the caller.
-inline bool decode_short(const std::uint8_t* headers, std::size_t bytes, ShortPacket& packet) {
+// One whose opcode `is_known`. False: it is not, or has something in it that few have. Each byte is
+// read once. The payload is left to the caller.
+template <class IsKnown>
+inline bool decode_request(const std::uint8_t* headers, std::size_t bytes, IsKnown is_known,
+                           ShortPacket& packet) {
   constexpr std::uint64_t kRare = std::uint64_t{0x3f} << 48 | std::uint64_t{0xff} << 24;
   if (bytes < kBthBytes) return false;
   const std::uint64_t first = load_be64(headers);
   packet.opcode = static_cast<std::uint8_t>(first >> 56);
   // Pad count, version, FECN and BECN, and reserved bits besides.
-  if ((first & kRare) != 0 || !is_short_opcode(packet.opcode) || bytes != packet.header_bytes()) {
+  if ((first & kRare) != 0 || !is_known(packet.opcode) || bytes != packet.header_bytes()) {
     return false;
   }
   const std::uint32_t last = load_be32(headers + 8);
@@ -92,6 +94,19 @@ inline bool decode_short(const std::uint8_t* headers, std::size_t bytes, ShortPa
   }
   packet.immediate = packet.has_immediate() ? load_be32(headers) : 0;
   return true;
+}
+
+inline bool decode_short(const std::uint8_t* headers, std::size_t bytes, ShortPacket& packet) {
+  return decode_request(headers, bytes, is_short_opcode, packet);
+}
+
+// A request for a READ has the fields of a WRITE without bytes.
+inline constexpr std::uint8_t kReadRequestOpcode =
+    make_opcode(OpcodeTransport::RC, Operation::RDMA_READ_REQUEST);
+
+inline bool decode_read(const std::uint8_t* headers, std::size_t bytes, ShortPacket& packet) {
+  return decode_request(
+      headers, bytes, [](std::uint8_t opcode) { return opcode == kReadRequestOpcode; }, packet);
 }
 
 // A whole datagram, from BTH to ICRC. False as above, or where there is padding to be.
@@ -118,10 +133,10 @@ struct PlainAcknowledge {
 };
 
 // Into `kHeaderBytes`, which encode_headers() would fill alike.
-inline void encode_acknowledge(const PlainAcknowledge& packet, std::uint8_t* out) {
-  store_be64(out, std::uint64_t{PlainAcknowledge::kOpcode} << 56 |
-                      std::uint64_t{packet.migrated} << 54 | std::uint64_t{packet.pkey} << 32 |
-                      (packet.destination_qpn & 0xffffff));
+inline void encode_acknowledge(const PlainAcknowledge& packet, std::uint8_t* out,
+                               std::uint8_t opcode = PlainAcknowledge::kOpcode) {
+  store_be64(out, std::uint64_t{opcode} << 56 | std::uint64_t{packet.migrated} << 54 |
+                      std::uint64_t{packet.pkey} << 32 | (packet.destination_qpn & 0xffffff));
   store_be32(out + 8, packet.psn & 0xffffff);
   store_be32(out + kBthBytes, std::uint32_t{kSyndromeAck} << 24 | (packet.msn & 0xffffff));
 }
@@ -169,6 +184,10 @@ struct WholeAnswer {
   }
 };
 
+inline void encode_answer(const WholeAnswer& packet, std::uint8_t* out) {
+  encode_acknowledge(packet.acknowledge, out, WholeAnswer::kOpcode);
+}
+
 inline bool decode_answer(const std::uint8_t* headers, std::size_t bytes, WholeAnswer& packet) {
   return decode_acknowledging(WholeAnswer::kOpcode, headers, bytes, packet.acknowledge);
 }
@@ -177,6 +196,7 @@ inline bool decode_answer(const std::uint8_t* headers, std::size_t bytes, WholeA
 // more than a short one.
 Packet packet_of(const ShortPacket& packet);
 Packet packet_of(const PlainAcknowledge& packet);
+Packet packet_of(const WholeAnswer& packet);
 bool short_form(const Packet& packet, ShortPacket& out);
 bool short_form(const Packet& packet, PlainAcknowledge& out);
 

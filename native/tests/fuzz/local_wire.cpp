@@ -50,6 +50,16 @@ bool LocalWire::lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t
   return true;
 }
 
+bool LocalWire::send_answer(const WholeAnswer& packet, std::uint32_t qpn, std::uint32_t rkey) {
+  if (random_.below(4) == 0) return false;
+  ++taken_;
+  look_at(packet.payload);
+  if (packet.payload.size() > kLocalCopiedBytes) {
+    keep({{qpn, packet.acknowledge.psn, true}, {rkey >> 8}});
+  }
+  return true;
+}
+
 void LocalWire::keep(Lent lent) {
   if (lent_.size() == kMostLent) lent_.erase(lent_.begin());
   lent_.push_back(std::move(lent));
@@ -108,6 +118,11 @@ void LocalWire::hand_over(Victim& victim, const Line& line, std::uint64_t now_ns
   if (random_.below(2) == 0 && datagram.size() >= kIcrcBytes &&
       decode_acknowledge(datagram.data(), datagram.size() - kIcrcBytes, plain) &&
       victim.adapter().receive_acknowledge(route, plain, now_ns)) {
+    return;
+  }
+  if (random_.below(2) == 0 && datagram.size() >= kIcrcBytes &&
+      decode_read(datagram.data(), datagram.size() - kIcrcBytes, brief) &&
+      victim.adapter().receive_read(route, brief, now_ns)) {
     return;
   }
   Packet packet;

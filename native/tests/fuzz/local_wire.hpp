@@ -30,6 +30,7 @@ class LocalWire final : public LocalPaths, public LocalPath {
   bool delivers_at_once() const override { return false; }
   std::size_t send_short(std::span<const ShortPacket> packets) override;
   bool lend(const ShortPacket& packet, std::uint32_t qpn, std::uint32_t lkey) override;
+  bool send_answer(const WholeAnswer& packet, std::uint32_t qpn, std::uint32_t rkey) override;
   bool send_acknowledge(const PlainAcknowledge&) override { return random_.below(4) != 0; }
   void send(const LocalPacket& packet) override;
 
