@@ -143,7 +143,7 @@ bool QueuePair::next_packet(Outlet& out) {
 }
 
 bool QueuePair::go_on(Outlet& out) {
-  if (congestion != nullptr || responder.has_output() || !requester.send_inner(out)) return false;
+  if (congestion != nullptr || responder.has_output() || !requester.send_plainly(out)) return false;
   took_turn(false);
   return true;
 }

@@ -84,8 +84,8 @@ class QueuePair {
   // The same for an answer to a READ whose payload lies in `from_space` (short_read.cpp).
   bool receive_answer(const WholeAnswer& packet, AddressSpace& from_space, const Route& route);
   bool next_packet(Outlet& out);
-  // The same where the queue pair is inside a long message and has nothing else to say. False:
-  // nothing is done.
+  // The same where the queue pair has requests alone to say, and the next packet is a plain one.
+  // False: nothing is done.
   bool go_on(Outlet& out);
   // Whether it is worth asking: false only where there is none.
   bool may_have_packets() const { return responder.has_output() || requester.may_have_packets(); }

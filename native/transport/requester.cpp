@@ -93,7 +93,7 @@ bool Requester::next_packet(Outlet& out) {
   if (waiting_rnr_) {
     return false;
   }
-  if (out.wire != nullptr && (send_inner(out) || send_short(out))) {
+  if (out.wire != nullptr && send_plainly(out)) {
     return true;
   }
   std::uint32_t psns = 0;

@@ -34,9 +34,9 @@ class Requester {
   void configure();
 
   bool next_packet(Outlet& out);
-  // The same into a datagram, if the next packet is one inside a long message (inner_packet.cpp).
-  // False: the general way has to do it.
-  bool send_inner(Outlet& out);
+  // The same into a datagram, if the next packet is one inside a long message (inner_packet.cpp) or
+  // a short one. False: the general way has to do it.
+  bool send_plainly(Outlet& out) { return send_inner(out) || send_short(out); }
   std::uint64_t deadline_ns() const;
   void advance();
 
@@ -105,8 +105,8 @@ class Requester {
   std::int32_t window_left() const;
   void describe_short(ShortPacket& out) const;
   void leave_short();
-  // False: the general way has to do it.
   bool send_short(Outlet& out);
+  bool send_inner(Outlet& out);
   bool copy_short(ByteSpan to);
   struct ShortRun;
   const std::uint8_t* copy_inline(const Sge& sge);
