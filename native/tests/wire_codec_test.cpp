@@ -357,5 +357,55 @@ TEST("codec: plain acknowledgements are the same bytes, and nothing else is take
   CHECK(plain_ones > 9'000);
 }
 
+TEST("codec: READs and whole answers are the same bytes, and nothing else is taken for one") {
+  Random random(testing::seed());
+  const std::uint8_t wanted[] = {kReadRequestOpcode, WholeAnswer::kOpcode};
+  int reads = 0;
+  int answers = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    const auto opcodes = known_opcodes();
+    const bool is_wanted = random.below(2) == 0;
+    Packet packet = random_packet(
+        random, is_wanted ? wanted[random.below(2)] : opcodes[random.below(opcodes.size())]);
+    if (is_wanted) packet.bth.fecn = packet.bth.becn = false;
+    packet.info = &opcode_info(packet.bth.opcode);
+    const bool is_read = packet.bth.opcode == kReadRequestOpcode;
+    const bool is_answer = packet.bth.opcode == WholeAnswer::kOpcode;
+    if (is_answer && random.below(4) != 0) {
+      packet.bth.solicited = packet.bth.ack_request = false;
+      packet.aeth.syndrome = kSyndromeAck;
+    }
+    const bool marked = packet.bth.fecn || packet.bth.becn;
+    const bool is_plain = is_answer && !marked && !packet.bth.solicited &&
+                          !packet.bth.ack_request && packet.aeth.syndrome == kSyndromeAck;
+    std::array<std::uint8_t, 64> general{};
+    const std::size_t bytes = encode_headers(packet, general);
+    ShortPacket read;
+    WholeAnswer answer;
+    CHECK_EQ(decode_read(general.data(), bytes, read), is_read && !marked);
+    CHECK_EQ(decode_answer(general.data(), bytes, answer), is_plain);
+    CHECK(!decode_read(general.data(), bytes - 1, read));
+    CHECK(!decode_answer(general.data(), bytes - 1, answer));
+    std::array<std::uint8_t, 64> own{};
+    if (is_read && !marked) {
+      CHECK(decode_read(general.data(), bytes, read));
+      encode_short(read, own.data());
+      CHECK(own == general);
+      ++reads;
+    }
+    if (is_plain) {
+      CHECK(decode_answer(general.data(), bytes, answer));
+      encode_answer(answer, own.data());
+      CHECK(own == general);
+      own = {};
+      CHECK_EQ(encode_headers(packet_of(answer), own), bytes);
+      CHECK(own == general);
+      ++answers;
+    }
+  }
+  CHECK(reads > 3'000);
+  CHECK(answers > 2'000);
+}
+
 }  // namespace
 }  // namespace softhca
