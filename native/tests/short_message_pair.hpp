@@ -369,7 +369,7 @@ inline void modify(End& end, const QpAttr& attr, std::uint32_t mask, std::uint64
 }
 
 inline void connect_ends(std::array<End, 2>& ends, std::uint32_t rights, std::uint8_t path_mtu,
-                         std::uint64_t now_ns) {
+                         std::uint64_t now_ns, std::uint8_t resources = 4) {
   for (std::size_t i = 0; i < 2; ++i) {
     End& end = ends[i];
     const End& peer = ends[1 - i];
@@ -383,7 +383,7 @@ inline void connect_ends(std::array<End, 2>& ends, std::uint32_t rights, std::ui
     attr.ah_attr.dgid = peer.adapter->config().gids[0];
     attr.path_mtu = path_mtu;
     attr.dest_qp_num = peer.qpn;
-    attr.max_dest_rd_atomic = 4;
+    attr.max_dest_rd_atomic = resources;
     attr.min_rnr_timer = 12;
     modify(
         end, attr,
@@ -421,10 +421,11 @@ class Pair {
   }
 
   // What is observed while it connects takes the wire.
-  void connect(std::uint32_t rights = 0xf, std::uint8_t path_mtu = 4, bool lends = false) {
+  void connect(std::uint32_t rights = 0xf, std::uint8_t path_mtu = 4, bool lends = false,
+               std::uint8_t resources = 4) {
     there_.lends = back_.lends = lends;
     for (const End& end : ends) end.adapter->observe(nullptr);
-    connect_ends(ends, rights, path_mtu, now_ns);
+    connect_ends(ends, rights, path_mtu, now_ns, resources);
     for (const End& end : ends) end.adapter->observe(observer_);
   }
 

@@ -219,8 +219,9 @@ class Comparison {
     rarely_signaled_ = random_.below(4) == 0;
     const auto path_mtu = static_cast<std::uint8_t>(2 + random_.below(3));
     const bool lends = random_.below(2) == 0;
-    short_.connect(rights, path_mtu, lends);
-    general_.connect(rights, path_mtu, lends);
+    const auto resources = static_cast<std::uint8_t>(random_.below(8) == 0 ? 0 : 4);
+    short_.connect(rights, path_mtu, lends, resources);
+    general_.connect(rights, path_mtu, lends, resources);
   }
 
   void compare_completions(const End& one, const End& other) {

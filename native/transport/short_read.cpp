@@ -121,12 +121,11 @@ bool QueuePair::next_is_answer(WholeAnswer& packet, std::uint32_t& rkey) const {
 }
 
 bool Responder::next_is_whole(WholeAnswer& packet, std::uint32_t& rkey) const {
-  if (replies_.size() != 1) return false;
+  if (replies_.size() != 1 || replies_.front().kind != ReplyKind::READ) return false;
   const Reply& reply = replies_.front();
   const Resource& resource = resources_[reply.resource];
-  if (reply.kind != ReplyKind::READ || reply.repeats || reply.next_packet != 0 ||
-      reply.end_packet != resource.psn_count || resource.length > kLocalPacketBytes ||
-      resource.length == 0) {
+  if (reply.repeats || reply.next_packet != 0 || reply.end_packet != resource.psn_count ||
+      resource.length > kLocalPacketBytes || resource.length == 0) {
     return false;
   }
   const std::uint8_t* const from = qp_.services.memory.plain(
