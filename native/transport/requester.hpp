@@ -103,14 +103,12 @@ class Requester {
   bool next_is_short() const;
   bool all_has_left() const;
   std::int32_t window_left() const;
-  void describe_short(ShortPacket& out) const;
   void leave_short();
   bool send_short(Outlet& out);
   bool send_inner(Outlet& out);
   bool copy_short(ByteSpan to);
   struct ShortRun;
   const std::uint8_t* copy_inline(const Sge& sge);
-  void describe_packet(const SendWr& wr, const std::uint8_t* from, ShortPacket& packet) const;
   bool add_to_run(const SendWr& wr, std::uint64_t cqe, ShortRun& run);
   bool lend_next(const SendWr& wr, std::uint64_t cqe, ShortRun& run);
   void left_alone(const ShortPacket& packet, std::uint32_t psns);

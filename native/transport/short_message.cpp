@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "transport/queue_pair.hpp"
-#include "transport/short_opcode.hpp"
+#include "transport/short_request.hpp"
 #include "wire/psn.hpp"
 
 namespace softhca {
@@ -36,19 +36,6 @@ bool is_short(const SendWqe& wqe, std::uint32_t mtu) {
 
 bool Requester::may_send_short() const { return current_ + 1 == qp_.sq.tail() && next_is_short(); }
 
-// Without its payload and what is to be decided about it.
-[[gnu::always_inline]] inline void Requester::describe_short(ShortPacket& packet) const {
-  const SendWqe& wqe = qp_.sq.at(current_);
-  packet.opcode = short_opcode_of(wqe.opcode);
-  packet.solicited = wqe.solicited() && wqe.opcode != WrOpcode::RDMA_WRITE;
-  packet.migrated = qp_.migration.request_bit();
-  packet.pkey = qp_.pkey;
-  packet.destination_qpn = qp_.attr.dest_qp_num;
-  packet.psn = next_psn_;
-  packet.immediate = wqe.immediate;
-  packet.reth = {wqe.remote_address, wqe.rkey, static_cast<std::uint32_t>(wqe.length)};
-}
-
 bool Requester::make_short(ShortPacket& packet, ByteSpan room) const {
   const SendWqe& wqe = qp_.sq.at(current_);
   MemoryTable& memory = qp_.services.memory;
@@ -64,7 +51,8 @@ bool Requester::make_short(ShortPacket& packet, ByteSpan room) const {
   } else {
     return false;
   }
-  describe_short(packet);
+  describe_short(qp_, wqe, packet);
+  packet.psn = next_psn_;
   packet.ack_request = asks_at_its_end(wqe);
   return true;
 }
@@ -91,7 +79,8 @@ bool Requester::send_short(Outlet& out) {
   const SendWqe& wqe = qp_.sq.at(current_);
   if (wqe.length % 4 != 0) return false;
   ShortPacket packet;
-  describe_short(packet);
+  describe_short(qp_, wqe, packet);
+  packet.psn = next_psn_;
   const std::size_t header_bytes = packet.header_bytes();
   const ByteSpan payload = out.buffer.subspan(header_bytes, wqe.length);
   if (!copy_short(payload)) return false;

@@ -6,7 +6,7 @@
 
 #include "memory/plain_access.hpp"
 #include "transport/queue_pair.hpp"
-#include "transport/short_opcode.hpp"
+#include "transport/short_request.hpp"
 #include "wire/psn.hpp"
 
 namespace softhca {
@@ -52,21 +52,6 @@ const std::uint8_t* Requester::copy_inline(const Sge& sge) {
   return qp_.services.memory.read_inline(sge.address, room) ? room.data() : nullptr;
 }
 
-// Its packet, but for PSNs and what is to be decided about it.
-[[gnu::always_inline]] inline void Requester::describe_packet(const SendWr& wr,
-                                                              const std::uint8_t* from,
-                                                              ShortPacket& packet) const {
-  const std::uint32_t bytes = wr.sges[0].length;
-  packet.opcode = short_opcode_of(wr.opcode);
-  packet.solicited = (wr.send_flags & kSendSolicited) != 0 && wr.opcode != WrOpcode::RDMA_WRITE;
-  packet.migrated = qp_.migration.request_bit();
-  packet.pkey = qp_.pkey;
-  packet.destination_qpn = qp_.attr.dest_qp_num;
-  packet.immediate = wr.immediate;
-  packet.reth = {wr.remote_address, wr.rkey, bytes};
-  packet.payload = {from, bytes};
-}
-
 // Posts it, as one that has left. False: it is no short one, and not posted.
 [[gnu::always_inline]] inline bool Requester::add_to_run(const SendWr& wr, std::uint64_t cqe,
                                                          ShortRun& run) {
@@ -80,7 +65,8 @@ const std::uint8_t* Requester::copy_inline(const Sge& sge) {
   const std::uint32_t psn = psn_add(next_psn_, static_cast<std::uint32_t>(run.count));
   qp_.sq.push_started(sge, psn, 1);
   ShortPacket& packet = qp_.services.run[run.count++];
-  describe_packet(wr, from, packet);
+  describe_short(qp_, wqe, packet);
+  packet.payload = {from, sge.length};
   packet.psn = psn;
   packet.ack_request =
       run.asks_always || wqe.signaled() || run.since_ack_request + 1 >= kAckRequestEvery;
@@ -122,14 +108,15 @@ bool Requester::lend_next(const SendWr& wr, std::uint64_t cqe, ShortRun& run) {
   }
   const std::uint8_t* const from = run.memory.at(sge);
   if (from == nullptr) return false;
+  SendWqe& wqe = qp_.sq.next_entry();
+  wqe.describe(wr, cqe, sge.length);
   ShortPacket packet;
-  describe_packet(wr, from, packet);
+  describe_short(qp_, wqe, packet);
+  packet.payload = {from, sge.length};
   packet.psn = next_psn_;
   packet.psns = (sge.length + qp_.mtu() - 1) / qp_.mtu();
-  packet.ack_request = packet.psns > 1 || run.asks_always || (wr.send_flags & kSendSignaled) != 0 ||
-                       since_ack_request_ + 1 >= kAckRequestEvery;
+  packet.ack_request = packet.psns > 1 || asks_at_its_end(wqe);
   if (!qp_.local->lend(packet, qp_.qpn, sge.lkey)) return false;
-  qp_.sq.next_entry().describe(wr, cqe, sge.length);
   qp_.sq.push_started(sge, packet.psn, packet.psns);
   left_alone(packet, packet.psns);
   return true;

@@ -5,8 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "queue/send_queue.hpp"
+#include "transport/queue_pair.hpp"
 #include "vocabulary/enums.hpp"
 #include "wire/opcode.hpp"
+#include "wire/short_packet.hpp"
 
 namespace softhca {
 
@@ -26,8 +29,16 @@ constexpr bool may_be_short(WrOpcode opcode) {
   return static_cast<std::size_t>(opcode) < kShortOpcodes.size();
 }
 
-constexpr std::uint8_t short_opcode_of(WrOpcode opcode) {
-  return kShortOpcodes[static_cast<std::size_t>(opcode)];
+// Its packet, but for the payload, the PSN and what is to be decided about it.
+[[gnu::always_inline]] inline void describe_short(const QueuePair& qp, const SendWqe& wqe,
+                                                  ShortPacket& packet) {
+  packet.opcode = kShortOpcodes[static_cast<std::size_t>(wqe.opcode)];
+  packet.solicited = wqe.solicited() && wqe.opcode != WrOpcode::RDMA_WRITE;
+  packet.migrated = qp.migration.request_bit();
+  packet.pkey = qp.pkey;
+  packet.destination_qpn = qp.attr.dest_qp_num;
+  packet.immediate = wqe.immediate;
+  packet.reth = {wqe.remote_address, wqe.rkey, static_cast<std::uint32_t>(wqe.length)};
 }
 
 }  // namespace softhca
