@@ -202,6 +202,8 @@ void Adapter::State::hold_back(QueuePair& qp, bool wanted) {
   }
 }
 
+bool Adapter::heeds_fields() const { return state_->heeds_fields; }
+
 bool Adapter::holds_acks() const { return !state_->held_acks.empty(); }
 
 void Adapter::release_acks() {

@@ -155,6 +155,9 @@ class Adapter {
   // can go with, or until release_acks(). Few enough for a peer to do without them for a while.
   bool next_packet(ByteSpan buffer, OutgoingPacket& out, std::uint64_t now_ns,
                    bool patient = false);
+  // Whether it matters what IP headers say beside the addresses: of UD's receives, and under
+  // congestion control. Any thread may ask at any time.
+  bool heeds_fields() const;
   // Whoever sent the last packet comes next too, if it has more. Without this they take turns.
   void keep_turn();
   bool holds_acks() const;

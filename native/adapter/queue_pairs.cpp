@@ -87,6 +87,7 @@ Result<std::uint32_t> Adapter::create_qp(QpInit& init) {
   }
   const std::uint32_t qpn = s.qps.reserve();
   s.qps.insert(qpn, std::make_unique<QueuePair>(s, qpn, init, queues));
+  if (init.type == QpType::UD) s.heeds_fields = true;
   // Counted now that it exists: there may have been no memory for it.
   ++(target ? xrcd->users : pd->users);
   for (CompletionQueue* cq : {queues.send_cq, queues.recv_cq}) {

@@ -30,6 +30,7 @@ Adapter::State::State(AdapterConfig adapter_config)
       port_active(config.port_active) {
   congestion = config.congestion;
   lazy_acks = config.lazy_acks;
+  heeds_fields = congestion.on();
 }
 
 void Adapter::State::complete(CompletionQueue& cq, Completion& completion) {

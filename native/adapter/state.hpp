@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -154,6 +155,7 @@ struct Adapter::State final : Services {
   std::vector<std::uint8_t> leaving_bytes = std::vector<std::uint8_t>(kLocalBroughtBytes);
   EventList async_events;
   bool port_active;
+  std::atomic<bool> heeds_fields = false;
   bool failed = false;  // For good.
   std::deque<CompletionEvent> completion_events;
   bool untold = false;  // There are events that nobody has been told of.

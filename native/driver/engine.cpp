@@ -87,7 +87,17 @@ bool Engine::round(bool receive, bool transmit, bool patient) {
   return (was_stuck || filled_full_) && !wire_->blocked();
 }
 
+// Before each look: whoever has just made a queue pair that needs them finds them with its first
+// packet.
+void Engine::heed_fields() {
+  const bool heeded = capture_.is_open() || guarded_->adapter.heeds_fields();
+  if (heeded == tells_fields_) return;
+  tells_fields_ = heeded;
+  wire_->tell_fields(heeded);
+}
+
 bool Engine::fetch(bool receive) {
+  if (receive) heed_fields();
   from_wire_.count = receive ? wire_->receive(from_wire_.datagrams) : 0;
   arrived_ |= from_wire_.count > 0;
   from_loopback_.count = loopback_->receive(from_loopback_.datagrams);

@@ -60,6 +60,7 @@ class Engine {
   };
 
   bool fetch(bool receive);
+  void heed_fields();
   void run_adapter(std::uint64_t now_ns, bool patient);
   void fill(Adapter& adapter, std::uint64_t now_ns, bool patient);
   void deliver(Adapter& adapter, Incoming& incoming, std::uint64_t now_ns);
@@ -89,6 +90,7 @@ class Engine {
   std::unique_ptr<std::uint8_t[]> buffers_;
   bool filled_full_ = false;   // The adapter may have more to send.
   bool arrived_ = false;       // From the wire.
+  bool tells_fields_ = true;   // The wire does (Link::tell_fields()).
   bool more_locally_ = false;  // The adapter has packets for its own host.
   bool told_lost_ = false;     // The adapter knows that the wire is lost.
   bool holds_acks_ = false;

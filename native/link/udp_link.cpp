@@ -390,6 +390,13 @@ LinkError UdpLink::move_to(unsigned interface_index) {
   return {};
 }
 
+// Of groups they are told always: only UD queue pairs hear them.
+void UdpLink::tell_fields(bool wanted) {
+  if (failure_ != 0) return;
+  const LinkError error = ask_for_fields(receive_socket_.get(), local_.gid.is_ipv4(), wanted);
+  if (!error.ok()) is_fatal(error.error);
+}
+
 void UdpLink::abandon() {
   // Closing alone: a child's epoll_ctl() would change the set that it shares with its parent.
   readiness_.reset();

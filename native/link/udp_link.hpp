@@ -63,6 +63,7 @@ class UdpLink final : public Link {
   LinkError join_group(const Gid& group) override;
   LinkError leave_group(const Gid& group) override;
   LinkError move_to(unsigned interface_index) override;
+  void tell_fields(bool wanted) override;
   void numbers_packets(const Gid& peer) override { train_peers_.numbers_packets(peer); }
   void abandon() override;
 

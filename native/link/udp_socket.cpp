@@ -91,21 +91,13 @@ void grow_receive_buffer(int fd) {
 
 LinkError set_receive_options(int fd, bool ipv4) {
   grow_receive_buffer(fd);
-  bool failed = false;
-  if (ipv4) {
-    failed |= set_option(fd, IPPROTO_IP, IP_RECVTOS, 1) != 0;
-    failed |= set_option(fd, IPPROTO_IP, IP_RECVTTL, 1) != 0;
-  } else {
-    failed |= set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1) != 0;
-    failed |= set_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1) != 0;
-    // Peers may leave the UDP checksum 0: the ICRC covers the packet (Annex A17.4.5.2).
-    failed |= set_option(fd, IPPROTO_UDP, kUdpNoCheck6Rx, 1) != 0;
-    // Only a field of the GRH that a UD receiver sees: its absence is no reason to fail.
-    set_option(fd, IPPROTO_IPV6, kIpv6FlowInfo, 1);
+  // Peers may leave the UDP checksum 0: the ICRC covers the packet (Annex A17.4.5.2).
+  if (!ipv4 && set_option(fd, IPPROTO_UDP, kUdpNoCheck6Rx, 1) != 0) {
+    return system_error("cannot ask for datagrams without a checksum");
   }
   // Trains arrive whole; a kernel that cannot do that takes them apart.
   set_option(fd, IPPROTO_UDP, kUdpGro, 1);
-  return failed ? system_error("cannot ask for a datagram's address fields") : LinkError{};
+  return ask_for_fields(fd, ipv4, true);
 }
 
 // Which group a datagram was sent to. Of others the destination is the address of their socket.
@@ -165,6 +157,21 @@ LinkError set_ipv6_send_options(int fd) {
 }
 
 }  // namespace
+
+LinkError ask_for_fields(int fd, bool ipv4, bool wanted) {
+  const int on = wanted ? 1 : 0;
+  bool failed = false;
+  if (ipv4) {
+    failed |= set_option(fd, IPPROTO_IP, IP_RECVTOS, on) != 0;
+    failed |= set_option(fd, IPPROTO_IP, IP_RECVTTL, on) != 0;
+  } else {
+    failed |= set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, on) != 0;
+    failed |= set_option(fd, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, on) != 0;
+    // Only a field of the GRH that a UD receiver sees: its absence is no reason to fail.
+    set_option(fd, IPPROTO_IPV6, kIpv6FlowInfo, on);
+  }
+  return failed ? system_error("cannot ask for a datagram's address fields") : LinkError{};
+}
 
 LinkError open_receive_socket(const LocalAddress& local, FileDescriptor& socket) {
   LinkError error = make_socket(local.gid, socket);

@@ -14,6 +14,9 @@ namespace softhca {
 // EADDRINUSE comes with who holds the port.
 LinkError open_receive_socket(const LocalAddress& local, FileDescriptor& socket);
 
+// Whether the ancillary fields come along.
+LinkError ask_for_fields(int fd, bool ipv4, bool wanted);
+
 // Receives what is sent to `group` on the interface of `local`. Shared: every adapter of a machine
 // that joins gets each datagram.
 LinkError open_group_socket(const LocalAddress& local, const Gid& group, FileDescriptor& socket);

@@ -46,7 +46,9 @@ class ToldLink final : public Link {
   }
   LinkError join_group(const Gid&) override { return {}; }
   LinkError leave_group(const Gid&) override { return {}; }
+  void tell_fields(bool wanted) override { tells_fields = wanted; }
 
+  bool tells_fields = true;
   Route route;
   std::vector<std::uint8_t> bytes;
   std::vector<std::vector<std::uint32_t>> sent;
@@ -57,15 +59,17 @@ class ToldLink final : public Link {
 
 // Two UC queue pairs of one adapter: one that misses a packet does not hear of it again.
 struct Scene {
-  std::shared_ptr<GuardedAdapter> guarded = std::make_shared<GuardedAdapter>(own_config());
+  std::shared_ptr<GuardedAdapter> guarded;
   Adapter& adapter = guarded->adapter;
   EventBell bell;
   SinkTable sinks;
   Engine engine;
   std::uint32_t pd = 0, cq = 0, from = 0, to = 0;
 
-  Scene(std::unique_ptr<Link> wire, std::unique_ptr<Link> loopback)
-      : engine(guarded, std::move(wire), std::move(loopback), Capture(), bell, sinks) {
+  Scene(std::unique_ptr<Link> wire, std::unique_ptr<Link> loopback,
+        const AdapterConfig& config = own_config(), Capture capture = {})
+      : guarded(std::make_shared<GuardedAdapter>(config)),
+        engine(guarded, std::move(wire), std::move(loopback), std::move(capture), bell, sinks) {
     CHECK_EQ(bell.open(), 0);
     QpInit init;
     init.type = QpType::UC;
@@ -190,6 +194,39 @@ TEST("engine: what nothing overtakes is let go at a poll") {
   wire.route = packet.route;
   wire.bytes.assign(packet.datagram.begin(), packet.datagram.end());
   CHECK(polls_bring_something(scene));
+}
+
+TEST("engine: a wire tells of fields of IP headers from the first queue pair on that shows them") {
+  auto told = std::make_unique<ToldLink>();
+  ToldLink& wire = *told;
+  Scene scene(std::move(told), std::make_unique<LoopbackLink>());
+  CHECK(wire.tells_fields);
+  scene.run();
+  CHECK(!wire.tells_fields);
+  QpInit init;
+  init.type = QpType::UD;
+  init.pd = scene.pd;
+  init.send_cq = init.recv_cq = scene.cq;
+  init.cap = {1, 1, 1, 1, 0};
+  CHECK(scene.adapter.create_qp(init).ok());
+  // What a round brings has been asked for before.
+  scene.run();
+  CHECK(wire.tells_fields);
+}
+
+TEST("engine: captures and congestion control have a wire tell of fields of IP headers") {
+  AdapterConfig controlled = own_config();
+  controlled.congestion.line_bits_per_second = 10'000'000'000;
+  for (const bool captured : {false, true}) {
+    Capture capture;
+    if (captured) CHECK(Capture::open("/dev/null", capture).ok());
+    auto told = std::make_unique<ToldLink>();
+    ToldLink& wire = *told;
+    Scene scene(std::move(told), std::make_unique<LoopbackLink>(),
+                captured ? own_config() : controlled, std::move(capture));
+    scene.run();
+    CHECK(wire.tells_fields);
+  }
 }
 
 TEST("engine: who sends long messages gets a round of its own, and then it is another's turn") {

@@ -126,6 +126,38 @@ TEST("link udp: traffic class and hop limit travel per packet") {
   CHECK_EQ(index, owned.size());
 }
 
+// A link to itself is told of a datagram's fields where somebody asks for them, and only there.
+void check_fields_on_request(UdpLink& link, bool ipv6) {
+  Route route = route_from(link, link.local().gid);
+  route.traffic_class = 0x68;
+  route.hop_limit = 9;
+  route.flow_label = ipv6 ? 0xabcde : 0;
+  const Bytes bytes = datagram_on(route, 1, 100);
+  const Datagram datagram{route, bytes};
+  const auto arrives_with = [&](const Route& expected) {
+    CHECK_EQ(link.send(std::span(&datagram, 1)), std::size_t{1});
+    const std::size_t arrived = receive_all(link, 1, [&](const Datagram& received) {
+      CHECK(same_but_for_kernel(expected, received.route));
+      CHECK_EQ(received.route.flow_label, expected.flow_label);
+      CHECK(check_icrc(received.route, received.bytes, IcrcLevel::STRICT).good);
+    });
+    CHECK_EQ(arrived, std::size_t{1});
+  };
+  const Route bare = route_from(link, link.local().gid);
+  arrives_with(route);
+  link.tell_fields(false);
+  arrives_with(bare);
+  link.tell_fields(true);
+  arrives_with(route);
+}
+
+TEST("link udp: traffic class and hop limit are told to who asks for them") {
+  check_fields_on_request(*open_link(), false);
+  if (const auto link = open_loopback_of_ipv6(); link != nullptr) {
+    check_fields_on_request(*link, true);
+  }
+}
+
 TEST("link udp: IPv6") {
   const auto link = open_loopback_of_ipv6();
   if (link == nullptr) return;
