@@ -1,5 +1,5 @@
-// The round trip of probe u by sockets like softhca's: connected to nobody, they ask for sender,
-// traffic class and hop limit of a datagram, and take trains.
+// The round trip of probe u by sockets like softhca's: connected to nobody, they ask for the sender
+// of a datagram, and take trains.
 #include "udp.h"
 
 static unsigned char datagram[65536];
@@ -60,8 +60,6 @@ static void ask_like_softhca(int socket) {
   const struct sockaddr_in loopback = {.sin_family = AF_INET,
                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   must(bind(socket, (const struct sockaddr*)&loopback, sizeof loopback) == 0, "bind");
-  must(setsockopt(socket, IPPROTO_IP, IP_RECVTOS, &on, sizeof on) == 0, "IP_RECVTOS");
-  must(setsockopt(socket, IPPROTO_IP, IP_RECVTTL, &on, sizeof on) == 0, "IP_RECVTTL");
   setsockopt(socket, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
 }
 

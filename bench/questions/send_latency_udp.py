@@ -19,9 +19,9 @@ BYTES = 64
 COUNT = 5000
 WHY = """\
 The line of bare UDP that is asked as softhca asks shows what sockets like ours take: they want to
-know the sender, traffic class and hop limit of what comes, and take trains, of which the kernel has
-to look at each datagram. What is left is Python, RC's state and its two ICRCs, and the locks of an
-adapter that has a thread of its own."""
+know the sender of what comes, and take trains, of which the kernel has to look at each datagram.
+What is left is Python, RC's state and its two ICRCs, and the locks of an adapter that has a thread
+of its own."""
 
 
 def add_peers(among: Contestants, size: int) -> None:
