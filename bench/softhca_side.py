@@ -189,14 +189,15 @@ class Side:
             if op == "SEND":
                 self._receive(pair, count)
             return 0.0
-        wr, post, went = pair.moving(op), pair.qp.post_send, room_for(window)
+        wrs, post, went = [pair.moving(op)] * window, pair.qp.post_send, room_for(window)
         completed = poll_of(pair.qp.send_cq)
         posted = done = taken = 0
         start = time.perf_counter()
         while done < count:
-            while posted < count and posted - done < window:
-                post(wr)
-                posted += 1
+            # As many as there is room for, in one call.
+            if room := min(window - (posted - done), count - posted):
+                post(wrs[:room])
+                posted += room
             if taken := completed(went):
                 done += taken
                 check(went, taken)
