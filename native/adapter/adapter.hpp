@@ -19,6 +19,7 @@
 #include "transport/attributes.hpp"
 #include "transport/congestion.hpp"
 #include "transport/counters.hpp"
+#include "transport/look_ahead.hpp"
 #include "transport/outgoing_packet.hpp"
 #include "vocabulary/call_time.hpp"
 #include "vocabulary/observer.hpp"
@@ -188,6 +189,10 @@ class Adapter {
                     std::uint64_t now_ns);
   bool receive_lent(const Route& route, const WholeAnswer& packet, AddressSpace& from_space,
                     std::uint64_t now_ns);
+  // Where their payloads go when it is their turn, behind `ahead`, to one queue pair, where they
+  // are noted. Null: that is not so simple, or they will be refused.
+  std::uint8_t* place_ahead(const Route& route, const ShortPacket& packet, LookAhead& ahead);
+  std::uint8_t* place_ahead(const Route& route, const WholeAnswer& packet, LookAhead& ahead);
   // The same for a request for a READ. False: receive_local() has to have it.
   bool receive_read(const Route& route, const ShortPacket& packet, std::uint64_t now_ns);
   // The same for an acknowledgement. False: receive_local() has to have it.

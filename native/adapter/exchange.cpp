@@ -298,6 +298,26 @@ bool Adapter::receive_lent(const Route& route, const WholeAnswer& packet, Addres
   });
 }
 
+template <class LentPacket>
+std::uint8_t* Adapter::State::place_ahead(std::uint32_t qpn, const Route& route,
+                                          const LentPacket& packet, LookAhead& ahead) {
+  QueuePair* const qp = qps.find(qpn);
+  if (qp == nullptr || !port_active || (ahead.qpn != 0 && ahead.qpn != qpn)) return nullptr;
+  std::uint8_t* const place = qp->place_ahead(packet, route, ahead);
+  if (place != nullptr) ahead.qpn = qpn;
+  return place;
+}
+
+std::uint8_t* Adapter::place_ahead(const Route& route, const ShortPacket& packet,
+                                   LookAhead& ahead) {
+  return state_->place_ahead(packet.destination_qpn, route, packet, ahead);
+}
+
+std::uint8_t* Adapter::place_ahead(const Route& route, const WholeAnswer& packet,
+                                   LookAhead& ahead) {
+  return state_->place_ahead(packet.acknowledge.destination_qpn, route, packet, ahead);
+}
+
 bool Adapter::receive_read(const Route& route, const ShortPacket& packet, std::uint64_t now_ns) {
   return state_->receive_plainly(packet.destination_qpn, now_ns,
                                  [&](QueuePair& qp) { return qp.receive_read(packet, route); });

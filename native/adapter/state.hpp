@@ -77,6 +77,9 @@ struct Adapter::State final : Services {
   bool send_answer(QueuePair& qp);
   template <class Take>
   bool receive_plainly(std::uint32_t qpn, std::uint64_t now_ns, Take take);
+  template <class LentPacket>
+  std::uint8_t* place_ahead(std::uint32_t qpn, const Route& route, const LentPacket& packet,
+                            LookAhead& ahead);
   bool may_leave_at_once(const QueuePair& qp) const;
   std::size_t post_short(QueuePair& qp, std::span<const SendWr* const> wrs,
                          std::span<const std::uint64_t> cqes);

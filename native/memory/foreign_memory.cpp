@@ -38,6 +38,11 @@ ssize_t read_in_any_order(int file, std::uint64_t address, ByteSpan to) {
   return pread(file, to.data(), to.size(), static_cast<off_t>(address));
 }
 
+bool read_by_number(pid_t process, std::uint64_t address, ByteSpan to) {
+  const ProcessRead read{address, to};
+  return read_process(process, std::span(&read, 1)) == 1;
+}
+
 }  // namespace
 
 std::uint64_t next_foreign_number() {
@@ -51,8 +56,7 @@ bool foreign_is_gone(const ForeignMemory& memory) {
 }
 
 bool read_foreign(const ForeignMemory& memory, std::uint64_t address, ByteSpan to, ReadInto into) {
-  if (goes_by_number(memory, address, to.size()) &&
-      read_process(memory.process, address, to) == static_cast<ssize_t>(to.size())) {
+  if (goes_by_number(memory, address, to.size()) && read_by_number(memory.process, address, to)) {
     note_foreign_copy(memory, address, to.size());
     return true;
   }

@@ -2,15 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace softhca {
 namespace {
 
 // A word, which is what programs watch that do not watch a byte.
 constexpr std::size_t kLastBytes = 8;
-
-WatchedParts parts_of(const std::uint8_t* at, std::size_t bytes) {
-  return {reinterpret_cast<std::uintptr_t>(at), bytes};
-}
 
 }  // namespace
 
@@ -21,11 +19,33 @@ WatchedParts::WatchedParts(std::uint64_t address, std::size_t bytes) {
   count = bytes > first ? 2 : 1;
 }
 
-// The kernel copies for each part of the other process's memory anew, whatever the parts here.
-ssize_t read_process(pid_t process, std::uint64_t address, ByteSpan to) {
-  const iovec here{to.data(), to.size()};
-  const WatchedParts there(address, to.size());
-  return process_vm_readv(process, &here, 1, there.parts.data(), there.count, 0);
+// The kernel looks up each range over there anew, which takes a tenth as long as copying 64 KiB,
+// and a call takes three times as long as that. Pieces here cost nothing.
+std::size_t read_process(pid_t process, std::span<const ProcessRead> reads) {
+  std::array<iovec, 2 * kMostReads> here;
+  std::array<iovec, 2 * kMostReads> there;
+  std::size_t here_count = 0;
+  std::size_t there_count = 0;
+  const auto append = [](std::array<iovec, 2 * kMostReads>& to, std::size_t& count,
+                         const WatchedParts& range) {
+    for (std::size_t i = 0; i < range.count; ++i) to[count++] = range.parts[i];
+  };
+  for (const ProcessRead& read : reads) {
+    append(here, here_count, WatchedParts(read.to));
+    if (kPiecesInOrder) {
+      there[there_count++] = {reinterpret_cast<void*>(read.address), read.to.size()};
+    } else {
+      append(there, there_count, {read.address, read.to.size()});
+    }
+  }
+  const ssize_t moved =
+      process_vm_readv(process, here.data(), here_count, there.data(), there_count, 0);
+  auto left = static_cast<std::size_t>(std::max<ssize_t>(moved, 0));
+  std::size_t whole = 0;
+  while (whole < reads.size() && reads[whole].to.size() <= left) {
+    left -= reads[whole++].to.size();
+  }
+  return whole;
 }
 
 ssize_t write_process(pid_t process, std::uint64_t address, std::span<const iovec> from,
@@ -36,12 +56,12 @@ ssize_t write_process(pid_t process, std::uint64_t address, std::span<const iove
 
 // These are made of one call of the file for each part.
 ssize_t read_memory_file(int file, std::uint64_t address, ByteSpan to) {
-  const WatchedParts here = parts_of(to.data(), to.size());
+  const WatchedParts here(to);
   return preadv(file, here.parts.data(), static_cast<int>(here.count), static_cast<off_t>(address));
 }
 
 ssize_t write_memory_file(int file, std::uint64_t address, ByteView from) {
-  const WatchedParts here = parts_of(from.data(), from.size());
+  const WatchedParts here(from);
   return pwritev(file, here.parts.data(), static_cast<int>(here.count),
                  static_cast<off_t>(address));
 }

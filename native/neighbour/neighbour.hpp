@@ -118,6 +118,37 @@ class Neighbour final : public LocalPath {
   static_assert(kLocalBroughtBytes + kMaxHeaderBytes <= kMaxRecordBytes);
   using HeaderBytes = std::array<std::uint8_t, kMaxHeaderBytes + kIcrcBytes>;
   bool decode_incoming(const HeaderBytes& header, const RingRecord& record);
+  static constexpr std::uint32_t kMaxPackets = kLocalPacketBytes / 256;
+  static bool copy_header(const RingRecord& record, HeaderBytes& header);
+  // Payload bytes after which a call to fetch() comes to an end.
+  static constexpr std::uint64_t kFetchBytes = 512 * 1024;
+  // A packet whose payload is left in place, if it is one of those that are taken in few steps.
+  struct LentPackets {
+    bool is_message = false;
+    bool is_answer = false;
+    ShortPacket message;
+    WholeAnswer answer;
+
+    bool is_plain() const { return is_message || is_answer; }
+    bool decode(const HeaderBytes& header, const RingRecord& record) {
+      is_message = decode_short(header.data(), record.header_bytes, message);
+      is_answer = !is_message && decode_answer(header.data(), record.header_bytes, answer);
+      return is_plain();
+    }
+  };
+  void take_claimed(Adapter& adapter, const HeaderBytes& header, const RingRecord& record,
+                    LentPackets& packets, bool located, std::uint64_t now_ns);
+  // Payloads of several records that are fetched in one system call (neighbour_together.cpp).
+  struct Claimed {
+    RingRecord record;
+    RingPlace behind;
+    HeaderBytes header;
+    LentPackets packets;
+    MemoryPiece piece;
+  };
+  int take_together(Adapter& adapter, const RingRecord& first, std::uint64_t now_ns, int most);
+  bool is_in_peers_memory(const RingRecord& record, MemoryPiece& piece);
+  std::size_t claim_some(Adapter& adapter, std::size_t most);
   void take_lent(Adapter& adapter, const HeaderBytes& header, const RingRecord& record,
                  std::uint64_t now_ns);
   template <class LentPacket>
@@ -168,6 +199,7 @@ class Neighbour final : public LocalPath {
   static constexpr std::size_t kShortAtOnce = 8;
   std::array<ShortPacket, kShortAtOnce> short_;
   std::array<RingPlace, kShortAtOnce> behind_short_;
+  std::array<Claimed, kMostReads> claimed_;
   Packet incoming_;  // The packet that is being taken, and its pieces.
   std::vector<MemoryPiece> pieces_;
   std::vector<SharedBuffer> announced_;  // What the peer may have mapped.

@@ -9,9 +9,6 @@
 namespace softhca {
 namespace {
 
-constexpr std::uint32_t kMaxPackets = kLocalPacketBytes / 256;
-// Payload bytes after which a call to fetch() comes to an end.
-constexpr std::uint64_t kFetchBytes = 512 * 1024;
 // More messages than a socket holds: what was said before a record is heard before it.
 constexpr int kMostUnheard = 1024;
 constexpr std::uint32_t kMayRefer = kSend | kWrite | kReadResponse;
@@ -33,6 +30,11 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
       taken += run;
       if (!more) break;
       if (run > 0) continue;
+    }
+    if (const int run = take_together(adapter, record, now_ns, most - taken); run > 0) {
+      taken += run;
+      borrowed = true;
+      continue;
     }
     take(adapter, record, now_ns);
     borrowed |= record.piece_count != 0;
@@ -92,16 +94,22 @@ bool Neighbour::take_acknowledge(Adapter& adapter, const RingRecord& record,
          adapter.receive_acknowledge(from_peer_, packet, now_ns);
 }
 
-void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) {
-  if (take_acknowledge(adapter, record, now_ns)) return;
+// Out of the shared memory first: the peer could change it after it was checked. False: no
+// neighbour sends such a record.
+bool Neighbour::copy_header(const RingRecord& record, HeaderBytes& header) {
   if (record.header_bytes < kBthBytes || record.header_bytes > kMaxHeaderBytes ||
       record.piece_count > kMaxPieces || record.psns < 1 || record.psns > kMaxPackets ||
       record.piece_count * sizeof(PieceOnTheWay) > record.rest_bytes()) {
-    return;
+    return false;
   }
-  // Out of the shared memory first: the peer could change it after it was checked.
-  HeaderBytes header;
   std::memcpy(header.data(), record.headers, record.header_bytes);
+  return true;
+}
+
+void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) {
+  if (take_acknowledge(adapter, record, now_ns)) return;
+  HeaderBytes header;
+  if (!copy_header(record, header)) return;
   if (record.piece_count == 0) {
     ShortPacket request;
     if (record.psns == 1 && record.rest_bytes() == 0 &&
@@ -130,26 +138,29 @@ void Neighbour::take(Adapter& adapter, const RingRecord& record, std::uint64_t n
 // A packet whose payload stays where it is.
 void Neighbour::take_lent(Adapter& adapter, const HeaderBytes& header, const RingRecord& record,
                           std::uint64_t now_ns) {
-  ShortPacket message;
-  WholeAnswer answer;
-  const bool is_message = decode_short(header.data(), record.header_bytes, message);
-  const bool is_answer = !is_message && decode_answer(header.data(), record.header_bytes, answer);
-  const bool is_plain = is_message || is_answer;
-  if (!is_plain && !decode_incoming(header, record)) return;
-  std::atomic<std::uint32_t>& word = record.slot->word;
-  std::uint32_t ready = reader_.ready_word();
-  const std::uint32_t lap = ready ^ raw(RecordState::READY);
-  if (!word.compare_exchange_strong(ready, lap | raw(RecordState::CLAIMED))) return;
+  LentPackets packets;
+  if (!packets.decode(header, record) && !decode_incoming(header, record)) return;
+  if (!RingReader::claim(record, reader_.place())) return;
+  const bool located = locate(record.rest, record.piece_count);
+  take_claimed(adapter, header, record, packets, located, now_ns);
+}
+
+// The same when the peer can no longer take it back, and `pieces_` says where it is, if it has been
+// found.
+void Neighbour::take_claimed(Adapter& adapter, const HeaderBytes& header, const RingRecord& record,
+                             LentPackets& packets, bool located, std::uint64_t now_ns) {
   std::uint64_t bytes = 0;
-  bool read = locate(record.rest, record.piece_count);
+  bool read = located;
   if (read) {
     for (const MemoryPiece& piece : pieces_) bytes += piece.length;
     fetched_bytes_ += bytes;
     read = bytes <= kLocalPacketBytes;
   }
-  const bool taken = read && ((is_message && take_plainly(adapter, message, record.psns, now_ns)) ||
-                              (is_answer && take_plainly(adapter, answer, record.psns, now_ns)));
-  if (read && !taken && (!is_plain || decode_incoming(header, record))) {
+  const bool taken =
+      read &&
+      ((packets.is_message && take_plainly(adapter, packets.message, record.psns, now_ns)) ||
+       (packets.is_answer && take_plainly(adapter, packets.answer, record.psns, now_ns)));
+  if (read && !taken && (!packets.is_plain() || decode_incoming(header, record))) {
     incoming_.pieces = pieces_;
     incoming_.pieces_bytes = bytes;
     read = adapter.receive_local(from_peer_, incoming_, now_ns);

@@ -1,17 +1,21 @@
 #include "neighbour/peer_memory.hpp"
 
-#include "memory/process_copy.hpp"
+#include <span>
 
 namespace softhca {
 
+void PeerMemory::copy_ahead() { ahead_ = read_process(pid_, std::span(reads_).first(expected_)); }
+
 bool PeerMemory::copy_in(std::uint64_t address, ByteSpan to) {
-  std::size_t done = 0;
-  while (done < to.size()) {
-    const ssize_t moved = read_process(pid_, address + done, to.subspan(done));
-    if (moved <= 0) return false;
-    done += static_cast<std::size_t>(moved);
+  if (asked_ < ahead_) {
+    const ProcessRead& next = reads_[asked_++];
+    if (next.address == address && next.to.data() == to.data() && next.to.size() == to.size()) {
+      return true;
+    }
+    forget_ahead();
   }
-  return true;
+  const ProcessRead read{address, to};
+  return read_process(pid_, std::span(&read, 1)) == 1;
 }
 
 }  // namespace softhca

@@ -54,6 +54,12 @@ bool RingReader::consume(RingPlace behind) {
   return is_much && tell();
 }
 
+bool RingReader::claim(const RingRecord& record, const RingPlace& place) {
+  std::uint32_t ready = place.lap_bits() | raw(RecordState::READY);
+  const std::uint32_t claimed = place.lap_bits() | raw(RecordState::CLAIMED);
+  return record.slot->word.compare_exchange_strong(ready, claimed);
+}
+
 // The writer adds it up with the records that it hears are consumed.
 void RingReader::call_unreadable(const RingRecord& record) {
   record.slot->word.store(place_.lap_bits() | raw(RecordState::UNREADABLE));

@@ -140,16 +140,14 @@ class RingReader {
   // True: it waits for the room.
   bool consume(RingPlace behind);
   bool tell();
+  // Keeps the writer of a record at that place from taking it back. False: it has done so.
+  static bool claim(const RingRecord& record, const RingPlace& place);
   // What the record that peek() gave refers to is not there.
   void call_unreadable(const RingRecord& record);
   bool has_record() const { return is_written(place_); }
   // Nothing has come yet: the second line of what comes is fetched once more, so that the writer's
   // changes to it are asked for while the word is waited for.
   void expect() const { __builtin_prefetch(ring_.body + place_.body % kBodyBytes); }
-  // What the word of the record that peek() gave was while it was READY.
-  std::uint32_t ready_word() const {
-    return place_.lap_bits() | static_cast<std::uint32_t>(RecordState::READY);
-  }
   bool is_broken() const { return broken_; }
   RingShared& shared() { return ring_; }
 

@@ -43,9 +43,13 @@ class ReceiveRing {
   void push(std::uint64_t wr_id, std::span<const Sge> sges, std::uint64_t cqe = 0);
   // Precondition: not empty. Reuses the storage of `taken`.
   void pop(TakenReceive& taken);
+  // Those that need not be fetched any more.
+  std::uint64_t at_hand() const { return tail_ - head_; }
   // The next one to be taken, and taking it without its list. Precondition: not empty.
-  std::span<const Sge> front_sges() const {
-    const std::size_t slot = slots_.of(head_);
+  std::span<const Sge> front_sges() const { return sges_behind(0); }
+  // The one behind so many others. Precondition: it is at hand.
+  std::span<const Sge> sges_behind(std::uint64_t others) const {
+    const std::size_t slot = slots_.of(head_ + others);
     return {sges_.data() + slot * max_sge_, entries_[slot].sge_count};
   }
   void pop_front(std::uint64_t& wr_id, std::uint64_t& cqe) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <span>
 #include <vector>
 
 #include "link/file_descriptor.hpp"
@@ -55,7 +56,11 @@ TEST("process copy: every length is moved, by number and by file, and nothing be
       CHECK_EQ(to[3 + size], 0u);
     };
     const auto part = [&](std::vector<std::uint8_t>& to) { return ByteSpan(to).subspan(3, size); };
-    check([&](auto& to) { return read_process(getpid(), address_of(from.data()), part(to)); });
+    check([&](auto& to) {
+      const ProcessRead read{address_of(from.data()), part(to)};
+      const bool whole = read_process(getpid(), std::span(&read, 1)) == 1;
+      return whole ? static_cast<ssize_t>(size) : -1;
+    });
     check(
         [&](auto& to) { return read_memory_file(file.get(), address_of(from.data()), part(to)); });
     check([&](auto& to) {
@@ -68,6 +73,28 @@ TEST("process copy: every length is moved, by number and by file, and nothing be
       return write_process(getpid(), address_of(to.data() + 3), pieces, size);
     });
   }
+}
+
+TEST("process copy: ranges are read in one call, up to the first that is not there") {
+  if (kMostReads < 4) return;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* all = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto source = static_cast<std::uint8_t*>(all);
+  std::iota(source, source + page, std::uint8_t{1});
+  munmap(source + page, page);
+  constexpr std::size_t kEach = 100;
+  const std::array<const std::uint8_t*, 4> from = {source, source + 50, source + page - kEach / 2,
+                                                   source + 200};
+  std::array<std::vector<std::uint8_t>, 4> to;
+  std::array<ProcessRead, 4> reads;
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    to[i].assign(kEach, 0);
+    reads[i] = {address_of(from[i]), to[i]};
+  }
+  CHECK_EQ(read_process(getpid(), reads), 2u);
+  for (std::size_t i = 0; i < 2; ++i) CHECK(std::equal(to[i].begin(), to[i].end(), from[i]));
+  CHECK(std::all_of(to[3].begin(), to[3].end(), [](std::uint8_t byte) { return byte == 0; }));
+  munmap(source, page);
 }
 
 TEST("foreign memory: what runs into nothing is refused, whatever its length and way") {

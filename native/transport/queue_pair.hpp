@@ -14,6 +14,7 @@
 #include "transport/congestion.hpp"
 #include "transport/counters.hpp"
 #include "transport/local_path.hpp"
+#include "transport/look_ahead.hpp"
 #include "transport/outlet.hpp"
 #include "transport/path_migration.hpp"
 #include "transport/requester.hpp"
@@ -83,6 +84,10 @@ class QueuePair {
   void sent_answer(const WholeAnswer& packet);
   // The same for an answer to a READ whose payload lies in `from_space` (short_read.cpp).
   bool receive_answer(const WholeAnswer& packet, AddressSpace& from_space, const Route& route);
+  // Where the payloads of those go when it is their turn, behind `ahead`. Null: that is not so
+  // simple, or they will be refused.
+  std::uint8_t* place_ahead(const ShortPacket& packet, const Route& route, LookAhead& ahead) const;
+  std::uint8_t* place_ahead(const WholeAnswer& packet, const Route& route, LookAhead& ahead);
   bool next_packet(Outlet& out);
   // The same where the queue pair has requests alone to say, and the next packet is a plain one.
   // False: nothing is done.

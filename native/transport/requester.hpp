@@ -12,6 +12,7 @@
 
 #include "memory/memory_table.hpp"
 #include "queue/send_queue.hpp"
+#include "transport/look_ahead.hpp"
 #include "transport/outlet.hpp"
 #include "transport/retry_timer.hpp"
 #include "transport/round_trip.hpp"
@@ -60,6 +61,8 @@ class Requester {
   // The whole answer to the READ that is the oldest request, its bytes in `from`. False: it is not
   // so simple, and nothing has happened that the general way would not do once more.
   bool take_answer(const WholeAnswer& packet, AddressSpace& from);
+  // Where its payload goes when it is its turn, as Responder::place_ahead().
+  std::uint8_t* place_ahead(const WholeAnswer& packet, LookAhead& ahead);
   // The peer has acknowledged everything up to `psn`, and says nothing else. What it means while a
   // probe is under way is another question.
   void on_plain_acknowledge(std::uint32_t psn);
@@ -107,6 +110,7 @@ class Requester {
   bool send_short(Outlet& out);
   bool send_inner(Outlet& out);
   bool copy_short(ByteSpan to);
+  const std::uint8_t* place_of(const WholeAnswer& packet, std::uint64_t index);
   struct ShortRun;
   const std::uint8_t* copy_inline(const Sge& sge);
   bool add_to_run(const SendWr& wr, std::uint64_t cqe, ShortRun& run);

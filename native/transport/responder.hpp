@@ -11,6 +11,7 @@
 #include "queue/receive_queue.hpp"
 #include "queue/shared_receive_queue.hpp"
 #include "transport/attributes.hpp"
+#include "transport/look_ahead.hpp"
 #include "transport/outlet.hpp"
 #include "wire/packet.hpp"
 #include "wire/short_packet.hpp"
@@ -42,6 +43,9 @@ class Responder {
   std::size_t take_short(std::span<const ShortPacket> packets);
   // The same for one whose payload lies in `from`, which need not be this process, to be fetched.
   bool take_lent(const ShortPacket& packet, AddressSpace& from);
+  // Where its payload goes when it is its turn, behind `ahead`, where it is noted. Null: that is
+  // not so simple, or it will be refused.
+  std::uint8_t* place_ahead(const ShortPacket& packet, LookAhead& ahead) const;
   // The two steps of it for one: its bytes are where they belong, or it is not to be taken; then it
   // has come. DISOWNED: nobody will ever see its completion.
   enum class Short : std::uint8_t { TAKEN, OWES_ACKNOWLEDGE, DISOWNED };
@@ -167,7 +171,9 @@ class Responder {
   bool only_acknowledgements_wait() const;
   bool takes_short() const;
   bool is_next_short(const ShortPacket& packet);
-  const std::uint8_t* place_of(const ShortPacket& packet, ShortPlaces& places) const;
+  bool is_sound(const ShortPacket& packet) const;
+  const std::uint8_t* place_of(const ShortPacket& packet, ShortPlaces& places,
+                               std::uint32_t receives_ahead = 0) const;
   bool place_short(const ShortPacket& packet, ShortPlaces& places);
   Short end_short(const ShortPacket& packet);
   bool complete_short(const ShortPacket& packet);

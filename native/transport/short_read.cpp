@@ -52,23 +52,47 @@ bool Requester::ask_next(const SendWr& wr, std::uint64_t cqe) {
   return true;
 }
 
-bool Requester::take_answer(const WholeAnswer& packet, AddressSpace& from) {
+// Where the bytes of this request go, if the answer is to it, and all of what it asked for; else
+// null.
+const std::uint8_t* Requester::place_of(const WholeAnswer& packet, std::uint64_t index) {
   const std::uint32_t psn = packet.acknowledge.psn;
-  if (qp_.sq.empty() || psn != unacked_psn_ || !under_way(psn)) return false;
-  const std::uint64_t index = qp_.sq.oldest();
   const SendWqe& wqe = qp_.sq.at(index);
   const std::uint32_t end_psn = psn_add(psn, packet.psns);
   if (!wqe.is_read() || !wqe.started || wqe.first_psn != psn || wqe.psn_count != packet.psns ||
       packet.psns > wqe.read_chunk || packet.payload.size() != wqe.length ||
       psn_distance(end_psn, highest_psn_) < 0) {
-    return false;
+    return nullptr;
   }
-  const std::uint8_t* const to = qp_.services.memory.plain_entry(qp_.init.pd, qp_.sq.sges(index), 0,
-                                                                 wqe.length, kAccessLocalWrite);
+  return qp_.services.memory.plain_entry(qp_.init.pd, qp_.sq.sges(index), 0, wqe.length,
+                                         kAccessLocalWrite);
+}
+
+bool Requester::take_answer(const WholeAnswer& packet, AddressSpace& from) {
+  const std::uint32_t psn = packet.acknowledge.psn;
+  if (qp_.sq.empty() || psn != unacked_psn_ || !under_way(psn)) return false;
+  const std::uint8_t* const to = place_of(packet, qp_.sq.oldest());
   if (to == nullptr || !fetches_apart(to, from, packet.payload)) return false;
   timer_.answered(qp_.peer_is_adapter);
-  progress(end_psn);
+  progress(psn_add(psn, packet.psns));
   return true;
+}
+
+// Answers are to READs that follow each other.
+std::uint8_t* Requester::place_ahead(const WholeAnswer& packet, LookAhead& ahead) {
+  const std::uint32_t psn = packet.acknowledge.psn;
+  const std::uint64_t index = qp_.sq.oldest() + ahead.answers;
+  if (ahead.psns != 0 || index >= qp_.sq.tail() || !under_way(psn) || packet.payload.empty() ||
+      (ahead.answers == 0 && psn != unacked_psn_)) {
+    return nullptr;
+  }
+  const std::uint8_t* const to = place_of(packet, index);
+  if (to != nullptr) ++ahead.answers;
+  return const_cast<std::uint8_t*>(to);
+}
+
+std::uint8_t* QueuePair::place_ahead(const WholeAnswer& packet, const Route& from,
+                                     LookAhead& ahead) {
+  return admits_answer(packet.acknowledge, from) ? requester.place_ahead(packet, ahead) : nullptr;
 }
 
 bool QueuePair::receive_answer(const WholeAnswer& packet, AddressSpace& from_space,

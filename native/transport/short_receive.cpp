@@ -76,26 +76,31 @@ bool Responder::takes_short() const {
          qp_.services.observer == nullptr;
 }
 
-[[gnu::always_inline]] inline bool Responder::is_next_short(const ShortPacket& packet) {
+// Its length is what it says, in as many packets as that takes, and it may write at all.
+[[gnu::always_inline]] inline bool Responder::is_sound(const ShortPacket& packet) const {
   const bool may_write =
       !packet.is_write() || (packet.reth.length == packet.payload.size() &&
                              (qp_.attr.qp_access_flags & kAccessRemoteWrite) != 0);
-  const bool finds_receive =
-      !packet.consumes_receive() || (qp_.queues.srq == nullptr && !has_receive_ && !qp_.rq.empty());
   const std::uint64_t full = std::uint64_t{packet.psns} * qp_.mtu();
   const bool fits = packet.payload.size() <= full &&
                     (packet.psns == 1 || packet.payload.size() > full - qp_.mtu());
-  return packet.psn == expected_psn_ && fits && may_write && finds_receive;
+  return may_write && fits;
+}
+
+[[gnu::always_inline]] inline bool Responder::is_next_short(const ShortPacket& packet) {
+  const bool finds_receive =
+      !packet.consumes_receive() || (qp_.queues.srq == nullptr && !has_receive_ && !qp_.rq.empty());
+  return packet.psn == expected_psn_ && is_sound(packet) && finds_receive;
 }
 
 // Where its bytes go, if that is plain; else null.
-[[gnu::always_inline]] inline const std::uint8_t* Responder::place_of(const ShortPacket& packet,
-                                                                      ShortPlaces& places) const {
+[[gnu::always_inline]] inline const std::uint8_t* Responder::place_of(
+    const ShortPacket& packet, ShortPlaces& places, std::uint32_t receives_ahead) const {
   const std::size_t bytes = packet.payload.size();
   if (packet.is_write()) {
     return places.writes.at(packet.reth.rkey, packet.reth.virtual_address, bytes);
   }
-  const std::span<const Sge> sges = qp_.rq.front_sges();
+  const std::span<const Sge> sges = qp_.rq.sges_behind(receives_ahead);
   // The whole entry is checked, as everywhere.
   return sges.size() == 1 && bytes <= sges[0].length ? places.receives.at(sges[0]) : nullptr;
 }
@@ -168,6 +173,33 @@ bool Responder::take_lent(const ShortPacket& packet, AddressSpace& from) {
   if (to == nullptr || !fetches_apart(to, from, packet.payload)) return false;
   if (end_short(packet) == Short::OWES_ACKNOWLEDGE) push_acknowledge(packet.last_psn());
   return true;
+}
+
+// Nothing but the memory itself can keep it from being taken where this says that it will be: the
+// queue of its completion has room too.
+std::uint8_t* Responder::place_ahead(const ShortPacket& packet, LookAhead& ahead) const {
+  if (ahead.answers != 0 || !takes_short() || packet.payload.empty() ||
+      packet.psn != psn_add(expected_psn_, ahead.psns) || !is_sound(packet)) {
+    return nullptr;
+  }
+  if (packet.consumes_receive()) {
+    const CompletionQueue& cq = *qp_.queues.recv_cq;
+    if (qp_.queues.srq != nullptr || has_receive_ || qp_.rq.at_hand() <= ahead.receives ||
+        cq.outlet() != nullptr || cq.overflowed() || cq.count() + ahead.receives >= cq.capacity()) {
+      return nullptr;
+    }
+  }
+  ShortPlaces places(qp_.services.memory, qp_.init.pd);
+  const std::uint8_t* const to = place_of(packet, places, ahead.receives);
+  if (to == nullptr) return nullptr;
+  ahead.psns += packet.psns;
+  ahead.receives += packet.consumes_receive() ? 1 : 0;
+  return const_cast<std::uint8_t*>(to);
+}
+
+std::uint8_t* QueuePair::place_ahead(const ShortPacket& packet, const Route& from,
+                                     LookAhead& ahead) const {
+  return admits_short(packet, from) ? responder.place_ahead(packet, ahead) : nullptr;
 }
 
 // False: nobody will ever see the completion.
