@@ -157,8 +157,9 @@ def _set_counts(rule: _adapter.FaultRule, match: Match) -> None:
         raise _refuse("nth", match["nth"], f"is no match of {told}: this can strike nothing")
     if "probability" in match:
         probability = match["probability"]
-        if not isinstance(probability, Real) or not 0 < float(probability) <= 1:
-            raise _refuse("probability", probability, "must be above 0 and at most 1")
+        is_number = isinstance(probability, Real) and not isinstance(probability, bool)
+        if not is_number or not 0 < float(probability) <= 1:
+            raise _refuse("probability", probability, "must be a number above 0 and at most 1")
         rule.probability = float(probability)
 
 

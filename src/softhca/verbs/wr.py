@@ -173,6 +173,8 @@ _SIGNALED = int(SendFlags.SIGNALED)
 _FENCE = int(SendFlags.FENCE)
 _SOLICITED = int(SendFlags.SOLICITED)
 _INLINE = int(SendFlags.INLINE)
+# What is not given is this very object, and needs no check; False, which equals it, does.
+_ZERO = 0
 
 
 class SendRequest(_adapter.SendWr):
@@ -226,12 +228,12 @@ class SendRequest(_adapter.SendWr):
         super().__init__(
             opcode,
             triples,
-            wr_id=unsigned("wr_id", wr_id, 64) if wr_id != 0 else 0,
+            wr_id=unsigned("wr_id", wr_id, 64) if wr_id is not _ZERO else 0,
             send_flags=flags,
-            xrc_srqn=unsigned("srqn", srqn, 24) if srqn != 0 else 0,
+            xrc_srqn=unsigned("srqn", srqn, 24) if srqn is not _ZERO else 0,
             ah=ah.handle if ah is not None else 0,
-            remote_qpn=unsigned("remote_qpn", remote_qpn, 24) if remote_qpn != 0 else 0,
-            remote_qkey=unsigned("remote_qkey", remote_qkey, 32) if remote_qkey != 0 else 0,
+            remote_qpn=unsigned("remote_qpn", remote_qpn, 24) if remote_qpn is not _ZERO else 0,
+            remote_qkey=unsigned("remote_qkey", remote_qkey, 32) if remote_qkey is not _ZERO else 0,
             kept=kept,
             cqe=_checked(cqe),
             ah_object=ah,
