@@ -245,8 +245,8 @@ class PD(VerbsObject):
             destination: An address or a GID, unicast or multicast; or an `AHAttr`.
 
         Raises:
-            VerbsError: EINVAL, for `::`, an address of another IP version than the device's, or
-                attributes out of range; ENOMEM, above max_ah.
+            VerbsError: EINVAL, for `::` and `0.0.0.0`, an address of another IP version than the
+                device's, or attributes out of range; ENOMEM, above max_ah.
         """
         return AH(self, destination)
 
