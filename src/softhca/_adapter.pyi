@@ -276,6 +276,8 @@ class Reason(enum.IntEnum):
 
     BAD_ACCESS = 39
 
+    ATOMIC_LENGTH = 40
+
 def reason_text(reason: Reason) -> str:
     """A clause that says the reason."""
 
