@@ -71,6 +71,10 @@ class PD(VerbsObject):
     ) -> MR:
         """Registers memory (ibv_reg_mr).
 
+        Keep the region until all that names it has completed, also what peers do: one that nobody
+        holds is deregistered, with a ResourceWarning, and then its keys are unknown. Of the work
+        requests under way those alone keep it that have a callback or are awaited.
+
         Args:
             obj: Anything with the buffer protocol or DLPack on the CPU: bytearray, memoryview,
                 mmap, NumPy array, torch tensor, Arrow buffer. It stays exported until `dereg`.

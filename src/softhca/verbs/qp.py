@@ -250,6 +250,9 @@ class QP(AwaitedWork, VerbsObject):
     def post_send(self, wrs: SendRequest | Sequence[SendRequest]) -> None:
         """Posts a work request, or several in order (ibv_post_send).
 
+        Without a callback (`cqe`) it does not keep its regions: the program does, until it has
+        completed. See `pd.reg_mr`.
+
         Args:
             wrs: One, or a sequence of them.
 
@@ -278,6 +281,8 @@ class QP(AwaitedWork, VerbsObject):
 
     def post_recv(self, wrs: Recv | Sequence[Recv]) -> None:
         """Posts a receive, or several in order (ibv_post_recv).
+
+        Its regions are kept as by `post_send`: with a callback only.
 
         Args:
             wrs: One, or a sequence of them.
