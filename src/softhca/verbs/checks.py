@@ -75,6 +75,21 @@ def real(argument: str, value: object, least: float, most: float) -> float:
     return float(number)
 
 
+def packed_bytes(argument: str, packed: object, size: int) -> bytes:
+    """Returns bytes that were packed into so many.
+
+    Raises:
+        VerbsError: EINVAL, if there are more or fewer.
+        TypeError: If they are no bytes.
+    """
+    if not isinstance(packed, bytes | bytearray | memoryview):
+        raise TypeError(f"{argument} must be bytes-like, not {type(packed).__name__}")
+    taken = bytes(packed)
+    if len(taken) != size:
+        raise VerbsError(errno.EINVAL, argument, len(taken), f"must be {size} bytes")
+    return taken
+
+
 def instance(argument: str, value: object, cls: type[T]) -> T:
     """Returns `value` if it is an instance of `cls`; TypeError with the argument's name if not."""
     if not isinstance(value, cls):

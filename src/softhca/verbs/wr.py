@@ -210,13 +210,15 @@ class SendRequest(_adapter.SendWr):
             fields[field] = unsigned(argument, value, bits)
         triples, kept = _entries(buffers, inline)
         byte_count = sum([length for _, length, _ in triples])
-        if remote is not None or opcode in _REMOTE:
+        if opcode in _REMOTE:
             far = instance("remote", remote, RemoteMemory)
             if byte_count > far.length:
                 raise VerbsError(
                     errno.EINVAL, "remote", far, f"must hold the {byte_count} bytes of the buffers"
                 )
             fields |= {"remote_address": far.addr, "rkey": far.rkey}
+        elif remote is not None:
+            raise TypeError(f"remote is for WRITEs, READs and atomics, not for {opcode.name}")
         flags = (
             (_SIGNALED if (cqe is not None if signaled is None else signaled) else 0)
             | (_FENCE if fence else 0)
