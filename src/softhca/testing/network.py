@@ -30,6 +30,14 @@ _PAGE = 4096
 _MOST_FORSAKEN = 100
 
 
+def _demand_known(what: str, options: dict[str, Any], known: dict[str, Any] | None) -> None:
+    """Refuses options that there are not, in words of who gave them: TypeError."""
+    known = known or {}
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{name!r} is no option of {what}: {', '.join(known)}")
+
+
 class _World:
     """A fabric as one of its devices knows it."""
 
@@ -105,6 +113,7 @@ class Network(ABC):
                 switch has the name; EINVAL, for an address that no host can have, and once the
                 fabric is closed.
         """
+        _demand_known("a host", options, simulated_hca.__kwdefaults__)
         number = len(self.devices)
         name = self._name_for(name, "h", number + 1)
         address = gid if gid is not None else self._free_address(number + 1)
@@ -192,6 +201,7 @@ class Network(ABC):
         """
         if a is b:
             raise VerbsError(errno.EINVAL, "b", b, "is the same as a")
+        _demand_known("a link", shape, shape_of.__kwdefaults__)
         values = shape_of(**{**self._defaults, **shape})
         number = self._native.connect(self._node("a", a), self._node("b", b), values)
         made = Link(self._native, number, a, b, values)
@@ -232,8 +242,8 @@ class Network(ABC):
         return self.devices.index(device)
 
     def name_of(self, host: int) -> str:
-        """Name of a host by its number, from 0."""
-        return self.devices[host].name
+        """Name of a host by its number, from 0; EINVAL if there are not so many."""
+        return self.devices[unsigned("host", host, 63, most=len(self.devices) - 1)].name
 
     def _check_links(self) -> None:
         """Refuses a topology in which somebody can reach nobody, before packets are lost to it."""
