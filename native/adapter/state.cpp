@@ -189,6 +189,10 @@ Status Adapter::State::check_ah(const AhAttr& attr) const {
   if (attr.dgid.is_zero()) {
     return refuse(EINVAL, "dgid", 0, "must not be zero");
   }
+  // The system takes it for this host, and the ICRC would be that of another destination.
+  if (attr.dgid.is_unspecified()) {
+    return refuse(EINVAL, "dgid", 0, "must not be 0.0.0.0");
+  }
   if (attr.dgid.is_ipv4() != config.gids[attr.sgid_index].is_ipv4()) {
     return refuse(EINVAL, "dgid", attr.dgid.is_ipv4() ? 4 : 6,
                   "must be of the same IP version as the source GID");

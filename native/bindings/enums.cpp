@@ -87,7 +87,8 @@ void bind_completion_values(nb::module_& module) {
                                                     VALUE(ZERO_BASED_WINDOW) VALUE(WRONG_WINDOW)
                                                         VALUE(WINDOWS_BOUND)
                                                             VALUE(NOT_INVALIDATABLE)
-                                                                VALUE(NOT_MAPPED) VALUE(BAD_ACCESS);
+                                                                VALUE(NOT_MAPPED) VALUE(BAD_ACCESS)
+                                                                    VALUE(ATOMIC_LENGTH);
   }
   module.def(
       "reason_text", [](Reason reason) { return reason_text(reason); }, nb::arg("reason"),

@@ -142,19 +142,13 @@ void bind_faults(nb::module_& module) {
       .def("set_predicate", &set_predicate, nb::arg("callable"))
       .def("set_script", &set_script, nb::arg("callable"))
       .def(
-          "set_source",
-          [](FaultRule& self, const Gid& gid) {
-            self.match.any_source = false;
-            self.match.source = gid;
-          },
-          nb::arg("gid"))
+          "set_sources",
+          [](FaultRule& self, std::vector<Gid> gids) { self.match.sources = std::move(gids); },
+          nb::arg("gids"))
       .def(
-          "set_destination",
-          [](FaultRule& self, const Gid& gid) {
-            self.match.any_destination = false;
-            self.match.destination = gid;
-          },
-          nb::arg("gid"))
+          "set_destinations",
+          [](FaultRule& self, std::vector<Gid> gids) { self.match.destinations = std::move(gids); },
+          nb::arg("gids"))
       .def(
           "set_numbers",
           [](FaultRule& self, std::int64_t qpn, std::uint32_t first_psn, std::uint32_t last_psn,

@@ -74,6 +74,10 @@ class WrIds {
 
  private:
   static std::uint64_t number(nb::handle object) {
+    if (PyBool_Check(object.ptr())) {
+      PyErr_Format(PyExc_TypeError, "wr_ids must be an integer, not %R", object.ptr());
+      throw nb::python_error();
+    }
     PyObject* const index = PyNumber_Index(object.ptr());
     if (index == nullptr) throw nb::python_error();
     const nb::object integer = nb::steal(index);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "vocabulary/bytes.hpp"
+#include "vocabulary/gid.hpp"
 #include "vocabulary/random.hpp"
 #include "vocabulary/route.hpp"
 #include "vocabulary/time.hpp"
@@ -43,10 +44,9 @@ struct PacketSight {
 // All conditions that are given must hold.
 struct FaultMatch {
   std::bitset<256> opcodes = std::bitset<256>().set();
-  bool any_source = true;
-  bool any_destination = true;
-  Gid source;
-  Gid destination;
+  // Addresses of the one that sent it, and of whom it goes to; empty: anybody's.
+  std::vector<Gid> sources;
+  std::vector<Gid> destinations;
   std::int64_t qpn = -1;  // Destination.
   std::uint32_t first_psn = 0;
   std::uint32_t last_psn = 0xffffff;

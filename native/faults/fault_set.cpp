@@ -18,6 +18,11 @@ bool happens(Random& random, double probability) {
   return static_cast<double>(random.next() >> 11) * 0x1p-53 < probability;
 }
 
+// True if the address is among those that were given, or none was.
+bool is_one_of(const std::vector<Gid>& given, const Gid& address) {
+  return given.empty() || std::ranges::find(given, address) != given.end();
+}
+
 // The bytes of a datagram that are to be damaged; empty if it has no such part.
 ByteSpan part_of(ByteSpan datagram, CorruptPart part) {
   if (datagram.size() < kBthBytes + kIcrcBytes) return datagram;
@@ -50,8 +55,8 @@ bool FaultMatch::operator()(const PacketSight& packet) const {
   if (packet.now_ns < from_ns || packet.now_ns >= until_ns) return false;
   if (link != -1 && link != packet.link) return false;
   if (direction != 0 && (direction == 1) != packet.sending) return false;
-  if (!any_source && packet.route.source != source) return false;
-  if (!any_destination && packet.route.destination != destination) return false;
+  if (!is_one_of(sources, packet.route.source)) return false;
+  if (!is_one_of(destinations, packet.route.destination)) return false;
   if (bytes.size() < min_bytes || bytes.size() > max_bytes) return false;
   if (qpn >= 0 && load_be24(&bytes[5]) != static_cast<std::uint32_t>(qpn)) return false;
   // A range of PSNs may wrap.

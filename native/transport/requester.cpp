@@ -194,10 +194,10 @@ bool Requester::begin(SendWqe& wqe) {
     return refuse_start(WcStatus::LOC_QP_OP_ERR, Reason::TOO_MANY_READS);
   }
   if (wqe.is_atomic() && wqe.length < 8) {
-    return refuse_start(WcStatus::LOC_LEN_ERR, Reason::BAD_LENGTH);
+    return refuse_start(WcStatus::LOC_LEN_ERR, Reason::ATOMIC_LENGTH);
   }
   if (wqe.opcode == WrOpcode::ATOMIC_WRITE && wqe.length != 8) {
-    return refuse_start(WcStatus::LOC_LEN_ERR, Reason::BAD_LENGTH);
+    return refuse_start(WcStatus::LOC_LEN_ERR, Reason::ATOMIC_LENGTH);
   }
   const bool lands = wqe.is_read() || wqe.is_atomic();
   if (!lands && !wqe.is_inline()) {

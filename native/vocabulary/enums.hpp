@@ -232,6 +232,7 @@ enum class Reason : std::uint8_t {
   NOT_INVALIDATABLE = 37,     // A window of type 1, or a region of reg_mr.
   NOT_MAPPED = 38,            // REG_MR before map_mr_sg.
   BAD_ACCESS = 39,            // Rights that the operation does not take, or that contradict.
+  ATOMIC_LENGTH = 40,         // Buffers of an atomic that are not of eight bytes.
 };
 const char* reason_text(Reason reason);
 

@@ -17,6 +17,11 @@ struct Gid {
 
   bool is_zero() const { return raw == std::array<std::uint8_t, 16>{}; }
 
+  // Of no host, in either version: :: or 0.0.0.0.
+  bool is_unspecified() const {
+    return is_zero() || (is_ipv4() && raw[12] == 0 && raw[13] == 0 && raw[14] == 0 && raw[15] == 0);
+  }
+
   bool is_ipv4() const {
     static constexpr std::uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     return std::memcmp(raw.data(), kMapped, sizeof kMapped) == 0;

@@ -84,6 +84,8 @@ const char* reason_text(Reason reason) {
       return "the region has no memory yet: map_mr_sg() comes before RegMr";
     case Reason::BAD_ACCESS:
       return "the access flags are not allowed here, or contradict each other";
+    case Reason::ATOMIC_LENGTH:
+      return "the buffers of an atomic must have 8 bytes";
   }
   return "";
 }

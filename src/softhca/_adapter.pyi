@@ -276,6 +276,8 @@ class Reason(enum.IntEnum):
 
     BAD_ACCESS = 39
 
+    ATOMIC_LENGTH = 40
+
 def reason_text(reason: Reason) -> str:
     """A clause that says the reason."""
 
@@ -1294,9 +1296,9 @@ class FaultRule:
 
     def set_script(self, callable: object) -> None: ...
 
-    def set_source(self, gid: bytes) -> None: ...
+    def set_sources(self, gids: Sequence[bytes]) -> None: ...
 
-    def set_destination(self, gid: bytes) -> None: ...
+    def set_destinations(self, gids: Sequence[bytes]) -> None: ...
 
     def set_numbers(self, *, qpn: int, first_psn: int, last_psn: int, min_bytes: int, max_bytes: int, from_ns: int, until_ns: int, link: int, direction: int) -> None: ...
 

@@ -127,6 +127,14 @@ def test_what_is_no_queue_pair_is_refused(pair: Pair, drain: Any) -> None:
             drain(thing)
 
 
+def test_a_closed_queue_pair_is_refused_as_that(pair: Pair) -> None:
+    near = pair.a.qp()
+    near.close()
+    for drain in (hca.drain_sq, hca.drain_rq, hca.drain_qp):
+        with pytest.raises(VerbsError, match=r"qp: is closed \(EINVAL\)"):
+            drain(near)
+
+
 def test_inside_a_callback_of_the_queue_it_is_refused(pair: Pair, context: PollContext) -> None:
     cq = pair.a.device.alloc_cq(64, poll_context=context)
     near = no_connection(pair.a.pd, cq)

@@ -338,6 +338,18 @@ def test_an_sge_keeps_its_region_registered(simulated: Pair) -> None:
         gc.collect()
 
 
+def test_what_is_posted_keeps_its_region_with_a_callback_alone(simulated: Pair) -> None:
+    near, _ = simulated.connected()
+    for cqe, status in ((hca.Cqe(), hca.WcStatus.SUCCESS), (None, hca.WcStatus.LOC_PROT_ERR)):
+        source = simulated.a.pd.reg_mr(bytearray(b"kept"))[:]
+        near.post_send(hca.Write(source, remote=simulated.b.mr.remote(), signaled=True, cqe=cqe))
+        with pytest.warns(ResourceWarning, match="unclosed <MR"):
+            del source
+            gc.collect()
+            assert simulated.completion(simulated.a).status is status
+            gc.collect()
+
+
 def test_dereg_between_post_and_execution_is_an_error_completion(simulated: Pair) -> None:
     near, _ = simulated.connected()
     mr = simulated.a.pd.reg_mr(bytearray(8))

@@ -153,6 +153,7 @@ def test_remote_of_a_local_region(host: Host) -> None:
     ("fields", "argument"),
     [
         ({"dgid": "::"}, "dgid"),
+        ({"dgid": "0.0.0.0"}, "dgid"),
         ({"dgid": "10.0.0.1", "sgid_index": 1}, "sgid_index"),
         ({"dgid": "10.0.0.1", "sgid_index": 300}, "sgid_index"),
         ({"dgid": "10.0.0.1", "flow_label": 1 << 20}, "flow_label"),
@@ -167,7 +168,7 @@ def test_create_ah(host: Host, fields: dict[str, Any], argument: str) -> None:
     refused(lambda: host.pd.create_ah(hca.AHAttr(**fields)), argument)
 
 
-@pytest.mark.parametrize("address", ["::", "nowhere", b"short"])
+@pytest.mark.parametrize("address", ["::", "0.0.0.0", "::ffff:0.0.0.0", "nowhere", b"short"])
 def test_an_address_alone_is_named_as_the_argument_it_is(host: Host, address: str | bytes) -> None:
     qp = host.qp(QPType.UD)
     for call, argument in (
@@ -474,7 +475,11 @@ def test_a_number_is_no_address(host: Host, number: Any) -> None:
 
 def test_a_path_to_nowhere_names_no_number_that_nobody_gave(host: Host) -> None:
     qp, peer = host.qp(), host.qp()
-    for dgid, rule in (("::", "must not be zero"), ("fd00::1", "must be of the same IP version")):
+    for dgid, rule in (
+        ("::", "must not be zero"),
+        ("0.0.0.0", "must not be 0.0.0.0"),
+        ("fd00::1", "must be of the same IP version"),
+    ):
         path = hca.AHAttr(dgid=dgid)
         error = refused(lambda path=path: qp.connect(peer.info(), ah_attr=path), "dgid")
         assert str(error).startswith(f"dgid: {rule}")

@@ -100,6 +100,20 @@ def test_rereg_of_nothing_names_no_argument_that_it_has_not(lender):
     assert (refused.value.errno, refused.value.argument) == (errno.EINVAL, "")
 
 
+def test_keys_count_from_zero_only_with_memory_that_is_named_anew(lender):
+    rights = lender.mr.access | Access.ZERO_BASED
+    with pytest.raises(hca.VerbsError) as refused:
+        lender.mr.rereg(access=rights)
+    assert (refused.value.errno, refused.value.argument) == (errno.EINVAL, "access")
+    assert refused.value.value == rights
+    assert "ZERO_BASED calls the first byte 0: give the buffer, or addr=, too" in str(refused.value)
+    assert not lender.mr.access & Access.ZERO_BASED
+    lender.mr.rereg(lender.mr.obj, rights)
+    assert lender.mr.addr == 0
+    lender.mr.rereg(access=rights & ~Access.REMOTE_READ)
+    assert lender.mr.addr == 0
+
+
 def test_rereg_with_a_window_is_refused(lender):
     lender.mr.rereg(access=Access.LOCAL_WRITE | Access.MW_BIND)
     mw = lender.window()

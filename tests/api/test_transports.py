@@ -16,6 +16,7 @@ from softhca import (
     SendImm,
     WcFlags,
     WcOpcode,
+    WcStatus,
     Write,
     WriteImm,
 )
@@ -91,6 +92,16 @@ def test_atomics_return_what_was_there(pair: Pair) -> None:
     near.post_send(CmpSwap(answer, remote=remote, compare=(1 << 64) - 1, swap=2, signaled=True))
     pair.completion(pair.a)
     assert (value(pair.a.buffer, 0), value(pair.b.buffer, 8)) == ((1 << 64) - 1, 2)
+
+
+def test_an_atomic_without_room_for_its_answer_says_how_much_it_needs(pair: Pair) -> None:
+    near, _ = pair.connected()
+    near.post_send(FetchAdd(pair.a.mr[0:4], remote=pair.b.mr.remote()[8:16], add=5, wr_id=1))
+    wc = pair.completion(pair.a)
+    assert wc.status is WcStatus.LOC_LEN_ERR
+    assert "the buffers of an atomic must have 8 bytes" in wc.why
+    assert "4 bytes" in wc.why
+    assert pair.b.buffer[8:16] == bytes(8)
 
 
 def test_datagram_comes_behind_its_routing_header(pair: Pair) -> None:

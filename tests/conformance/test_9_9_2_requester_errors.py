@@ -194,7 +194,9 @@ def test_9_9_2_an_atomic_whose_landing_is_too_short_is_a_local_length_error(aski
     qp, peer, memory = asking
     qp.post(fetch_add(memory.sge(0, length), wr_id=1))
     assert peer.take() == []
-    assert qp.host.sends() == [(1, WcStatus.LOC_LEN_ERR)]
+    (wc,) = qp.host.send_wcs()
+    expected = (1, WcStatus.LOC_LEN_ERR, Reason.ATOMIC_LENGTH, length)
+    assert (wc.wr_id, wc.status, wc.reason, wc.length) == expected
 
 
 def test_9_4_1_a_message_above_2_31_is_a_local_length_error(host):

@@ -64,6 +64,9 @@ def test_what_is_no_channel(host: Host) -> None:
 
 def test_a_closed_channel(host: Host, channel: InvalidationChannel) -> None:
     channel.close()
+    # Its number may be another file's by now.
+    with pytest.raises(VerbsError, match="invalidation_channel: is closed"):
+        channel.fileno()
     with pytest.raises(VerbsError, match="invalidation_channel: is closed"):
         channel.read()
     with pytest.raises(VerbsError, match="invalidation: is closed"):

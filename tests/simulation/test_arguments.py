@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric, Faults, Pair, explore, open_simulated
+from softhca.testing import End, Fabric, Faults, Pair, Wire, explore, open_objects, open_simulated
 from softhca.tools.main import main
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -96,6 +96,32 @@ WRONG: dict[str, tuple[Callable[[Fabric], object], type[Exception], str]] = {
     "a pair of no fabric": (lambda _: Pair(None), TypeError, "fabric"),  # type: ignore[arg-type]
     "fewer than no hosts": (lambda fabric: fabric.hosts(-1), hca.VerbsError, "count"),
     "a star of fewer than none": (lambda fabric: fabric.star(-1), hca.VerbsError, "count"),
+    "a simulated seed in words": (
+        lambda _: open_simulated(seed="x"),  # type: ignore[arg-type]
+        TypeError,
+        "seed",
+    ),
+    "a simulated seed below 0": (lambda _: open_simulated(seed=-1), hca.VerbsError, "seed"),
+    "a wire between words": (lambda _: Wire("x"), TypeError, "device"),  # type: ignore[arg-type]
+    "a wire into the past": (lambda _: Wire(delay_ns=-1), hca.VerbsError, "delay_ns"),
+    "a hook that is none": (lambda _: Wire(hook=5), TypeError, "hook"),  # type: ignore[arg-type]
+    "a wire's time in words": (lambda _: Wire().run_for("x"), TypeError, "duration_ns"),  # type: ignore[arg-type]
+    "a wire's question": (lambda _: Wire().run_until(5), TypeError, "done"),  # type: ignore[arg-type]
+    "a packet without a way": (lambda _: Wire().inject(b"", None), TypeError, "route"),  # type: ignore[arg-type]
+    "a question that is none": (lambda fabric: fabric.run_until(5), TypeError, "done"),  # type: ignore[arg-type]
+    "a record in words": (lambda fabric: fabric.run_to_record("x"), TypeError, "number"),  # type: ignore[arg-type]
+    "a record before all": (lambda fabric: fabric.run_to_record(-1), hca.VerbsError, "number"),
+    "no coroutine": (lambda fabric: fabric.run_async(print), TypeError, "main"),  # type: ignore[arg-type]
+    "no async function": (lambda fabric: fabric.run_trio(5), TypeError, "main"),  # type: ignore[arg-type]
+    "one name": (lambda fabric: fabric.run(print, names="x"), TypeError, "names"),
+    "no names": (lambda fabric: fabric.run(print, names=None), TypeError, "names"),  # type: ignore[arg-type]
+    "a host that is not there": (lambda fabric: fabric.name_of(0), hca.VerbsError, "host"),
+    "a remark that is none": (lambda fabric: fabric.trace.note(5), TypeError, "text"),  # type: ignore[arg-type]
+    "completions in words": (lambda fabric: Pair(fabric).a.poll("x"), TypeError, "count"),  # type: ignore[arg-type]
+    "an end of no device": (lambda _: End("x", 8), TypeError, "device"),  # type: ignore[arg-type]
+    "objects of no fabric": (lambda _: open_objects(None), TypeError, "fabric"),  # type: ignore[arg-type]
+    "an option of no host": (lambda fabric: fabric.host(nope=1), TypeError, "'nope' is no option"),
+    "an option of no link": (lambda fabric: star(fabric, nope=1), TypeError, "'nope' is no option"),
     "fewer than no lines": (lambda fabric: fabric.trace.text(-1), hca.VerbsError, "limit"),
     "fewer than no arrows": (lambda fabric: fabric.trace.svg(-1), hca.VerbsError, "limit"),
 }
@@ -137,3 +163,10 @@ def test_a_trace_is_shown_in_no_fewer_than_no_lines(
     with pytest.raises(SystemExit):
         main(["trace", str(file), "--limit", "-1"])
     assert "argument --limit: -1 is not from 0" in capsys.readouterr().err
+
+
+def test_a_trace_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "/nonexistent.trace"]) == 2
+    assert capsys.readouterr().err == (
+        "softhca trace: /nonexistent.trace: No such file or directory\n"
+    )

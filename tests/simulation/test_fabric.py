@@ -262,6 +262,28 @@ def test_addresses_are_unique() -> None:
         assert raised.value.errno == errno.EADDRINUSE
 
 
+def test_names_are_unique() -> None:
+    """What a trace and a refusal tell of a host goes by its name."""
+    with Fabric() as fabric:
+        fabric.host("server")
+        fabric.switch("middle")
+        for add in (fabric.host, fabric.switch):
+            for name in ("server", "middle"):
+                with pytest.raises(hca.VerbsError) as raised:
+                    add(name)
+                assert raised.value.errno == errno.EEXIST
+                assert str(raised.value).startswith(f"name='{name}': is that of another host")
+        assert (len(fabric.devices), len(fabric.switches)) == (1, 1)
+
+
+def test_a_name_that_was_given_is_not_given_again() -> None:
+    with Fabric() as fabric:
+        fabric.host("h2")
+        assert [device.name for device in fabric.hosts(2)] == ["h3", "h4"]
+        fabric.switch("s2")
+        assert fabric.switch().name == "s3"
+
+
 @pytest.mark.parametrize("gid", ["239.1.2.3", "ff02::1", "0.0.0.0", "::"])
 def test_addresses_of_no_host_are_refused(gid: str) -> None:
     with Fabric() as fabric:

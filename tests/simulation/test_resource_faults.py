@@ -236,6 +236,25 @@ def test_after_a_change_of_gid_a_host_is_reached_at_the_new_one() -> None:
             assert one.next().ok
 
 
+def test_faults_know_a_host_by_its_new_gid_too() -> None:
+    """And by the one that what was connected before keeps."""
+    with Fabric() as fabric:
+        a, b = pair(fabric, timeout=8, retry_cnt=1)
+        fabric.faults.gid_change(b.device, "10.7.7.7")
+        near, far = connected(fabric, a.device, b.device, timeout=8, retry_cnt=1)
+        lost = [fabric.faults.drop(destination=b.device, times=1), fabric.faults.mute(b.device)]
+        for times, (one, other) in enumerate(((near, far), (a, b)), 1):
+            before = lost[1].struck
+            wr = hca.Write(one.mr[:5], remote=other.mr.remote(), signaled=True)
+            one.qp.post_send(wr)
+            assert one.next().status is hca.WcStatus.RETRY_EXC_ERR
+            assert lost[1].struck > before
+            assert lost[0].matched > times
+        assert lost[0].struck == 1
+        with pytest.raises(hca.VerbsError, match="passes no link: can match nothing"):
+            fabric.faults.drop(source=b.device, destination=b.device)
+
+
 def test_the_first_packet_to_a_new_address_arrives() -> None:
     with Fabric() as fabric:
         client, server = fabric.hosts(2)

@@ -14,6 +14,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from command_fuzz import DRIVER_RXE, EXTENDED, PAGE, RDMA_VERBS_IOCTL, Fuzzer
@@ -122,6 +123,16 @@ class Giver:
         if driver_room:
             attributes.append(attr(0x1001, driver_room, self.answer + 512))
         self.ioctl(0, 0, *attributes)
+
+
+def _to_nobody() -> dict[str, Any]:
+    """A path to 0.0.0.0, from an address of IPv4."""
+    (gids,) = Path("/sys/class/infiniband").glob("*/ports/1/gids")
+    entries = [(gids / str(index)).read_text() for index in range(4)]
+    ours = next(index for index, gid in enumerate(entries) if gid.startswith("0000:" * 5 + "ffff"))
+    nobody = bytes(10) + b"\xff\xff" + bytes(4)
+    route = {"is_global": 1, "port_num": 1, "sgid_index": ours, "dgid": nobody}
+    return {"pd_handle": A_PD, "attr": route}
 
 
 def attr(number: int, length: int, value: int, flags: int = 0, zero: int = 0) -> dict[str, int]:
@@ -352,6 +363,7 @@ ROWS: tuple[Row, ...] = (
     ("nothing of a page", OK, lambda g: g.write(9, s.REG_MR, _nothing(g, 8))),
     ("an entry that is not in use", ENODATA, lambda g: g.write(5, s.CREATE_AH, _FAR)),
     ("a port that is not", EINVAL, lambda g: g.write(5, s.CREATE_AH, _OTHER_PORT)),
+    ("an address of nobody", errno.ENODEV, lambda g: g.write(5, s.CREATE_AH, _to_nobody())),
     # Attributes.
     ("nothing written", EINVAL, lambda g: g.invoke(4, b"")),
     ("too little written", ENOSPC, lambda g: g.invoke(23, bytes(4))),

@@ -61,6 +61,7 @@ def _callback_queue(argument: str, cq: CQ | None) -> CallbackCQ:
 def _demand_qp(qp: QP) -> None:
     if getattr(qp, "kind", None) != "qp":
         raise TypeError(f"qp must be QP, not {type(qp).__name__}")
+    qp._demand_ours()
 
 
 def _check_sq(qp: QP) -> CallbackCQ:

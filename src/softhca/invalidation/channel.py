@@ -81,7 +81,11 @@ class InvalidationChannel(VerbsObject):
         """A descriptor that is readable while there are events, for poll, select and asyncio.
 
         Events are taken by `read()`; the descriptor itself is not to be read.
+
+        Raises:
+            VerbsError: EINVAL, if the channel is closed; EIO, in a child of fork().
         """
+        self._demand_ours()
         return self._native.fd
 
     def read(self, limit: int = 1024) -> list[InvalidationEvent]:

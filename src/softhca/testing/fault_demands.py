@@ -7,7 +7,7 @@ import fnmatch
 from typing import Any
 
 from softhca import _adapter
-from softhca.testing.fault_match import Match, address_of, carries_payload, opcodes_of
+from softhca.testing.fault_match import Match, addresses_of, carries_payload, opcodes_of
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.qp import QP
 
@@ -51,6 +51,6 @@ def demand_two_hosts(match: Match) -> None:
     far = qp.device if isinstance(qp, QP) else match.get("destination")
     if far is None or "source" not in match:
         return
-    if address_of("source", match["source"]) == address_of("destination", far):
+    if addresses_of("source", match["source"]) == addresses_of("destination", far):
         rule = "is the destination too, and what a host sends to itself passes no link: "
         raise VerbsError(errno.EINVAL, "source", match["source"], rule + "can match nothing")

@@ -40,7 +40,8 @@ class Match(TypedDict, total=False):
         every: Each so-many-th that matches.
         times: At most so often.
         probability: Each that is left with this probability.
-        source: Device, or address, that sent it.
+        source: Device, or address, that sent it. A device stands for the address that it was
+            opened with and those that it has when the fault is made.
         destination: Device, or address, that it goes to.
         qp: The queue pair it goes to, or its number.
         psn: Its PSN, or the first and last of a range, which may wrap.
@@ -128,9 +129,15 @@ def span_of(argument: str, span: Span, bits: int) -> tuple[int, int]:
     return unsigned(argument, first, bits), unsigned(argument, last, bits)
 
 
-def address_of(argument: str, where: Device | GIDLike) -> GID:
-    """Returns the address of a device, or the one that is given."""
-    return where.gid if isinstance(where, Device) else _gid(argument, where)
+def addresses_of(argument: str, where: Device | GIDLike) -> list[GID]:
+    """Returns the addresses of a device, or the one that is given.
+
+    Of a device whose address has changed also the first one: address vectors keep what they have.
+    """
+    if not isinstance(where, Device):
+        return [_gid(argument, where)]
+    now = [] if where.closed else [GID(raw) for raw in where.adapter.gids if any(raw)]
+    return list(dict.fromkeys([where.gid, *now]))
 
 
 def _gid(argument: str, where: GIDLike) -> GID:
@@ -157,8 +164,9 @@ def _set_counts(rule: _adapter.FaultRule, match: Match) -> None:
         raise _refuse("nth", match["nth"], f"is no match of {told}: this can strike nothing")
     if "probability" in match:
         probability = match["probability"]
-        if not isinstance(probability, Real) or not 0 < float(probability) <= 1:
-            raise _refuse("probability", probability, "must be above 0 and at most 1")
+        is_number = isinstance(probability, Real) and not isinstance(probability, bool)
+        if not is_number or not 0 < float(probability) <= 1:
+            raise _refuse("probability", probability, "must be a number above 0 and at most 1")
         rule.probability = float(probability)
 
 
@@ -177,25 +185,25 @@ def rule_of(match: Match, now_ns: int, link_number: Callable[[Any], int]) -> _ad
     if "opcode" in match:
         rule.set_opcodes(codes)
     _set_counts(rule, match)
-    source = destination = None
     if "source" in match:
-        source = address_of("source", match["source"])
-        rule.set_source(source.raw)
-    qpn = -1
+        rule.set_sources([gid.raw for gid in addresses_of("source", match["source"])])
+    qpn, destinations = -1, None
     if "qp" in match:
         qp = match["qp"]
         qpn = qp.qpn if isinstance(qp, QP) else unsigned("qp", qp, 24)
         if isinstance(qp, QP):
-            destination = qp.device.gid
+            destinations = addresses_of("qp", qp.device)
     if "destination" in match:
-        given = address_of("destination", match["destination"])
-        if destination is not None and given != destination:
-            raise _refuse(
-                "destination", given, "is not where that queue pair is: can match nothing"
-            )
-        destination = given
-    if destination is not None:
-        rule.set_destination(destination.raw)
+        where_to = match["destination"]
+        given = addresses_of("destination", where_to)
+        if destinations is not None:
+            given = [gid for gid in given if gid in destinations]
+        if not given:
+            told = "is not where that queue pair is: can match nothing"
+            raise _refuse("destination", where_to, told)
+        destinations = given
+    if destinations is not None:
+        rule.set_destinations([gid.raw for gid in destinations])
     first_psn, last_psn = span_of("psn", match.get("psn", (0, 0xFFFFFF)), 24)
     least, most = span_of("size", match.get("size", (0, 0xFFFFFFFF)), 32)
     if least > most or most < _SMALLEST or least > _LARGEST:

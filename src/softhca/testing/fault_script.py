@@ -18,7 +18,7 @@ from softhca.testing.fault_demands import (
     demand_two_hosts,
     requests_of,
 )
-from softhca.testing.fault_match import Match, address_of, rule_of, span_of
+from softhca.testing.fault_match import Match, addresses_of, rule_of, span_of
 from softhca.testing.fault_packet import FaultPacket
 from softhca.testing.links import link_number
 from softhca.testing.resource_faults import ResourceFaults
@@ -315,7 +315,8 @@ class PacketFaults:
             rule = "is the host that is muted: drop() takes any"
             raise VerbsError(errno.EINVAL, "source", match["source"], rule)
         self._demand_known("host", host)
-        return self._add(FaultAction.DROP, {**match, "source": address_of("host", host)}, "mute")
+        addresses_of("host", host)  # Refuses what is none by the name that it was given as.
+        return self._add(FaultAction.DROP, {**match, "source": host}, "mute")
 
     def cnp(self, **match: Unpack[Match]) -> Fault:
         """Sends a congestion notification back for packets, which arrive.

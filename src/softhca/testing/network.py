@@ -30,6 +30,14 @@ _PAGE = 4096
 _MOST_FORSAKEN = 100
 
 
+def _demand_known(what: str, options: dict[str, Any], known: dict[str, Any] | None) -> None:
+    """Refuses options that there are not, in words of who gave them: TypeError."""
+    known = known or {}
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{name!r} is no option of {what}: {', '.join(known)}")
+
+
 class _World:
     """A fabric as one of its devices knows it."""
 
@@ -94,18 +102,20 @@ class Network(ABC):
         """Adds a host with an adapter, and returns the device.
 
         Args:
-            name: What traces and messages call it; by default h1, h2 and so on.
+            name: What traces and messages call it; by default h1, h2 and so on, but for those that
+                others were given.
             gid: Its address; by default 10.0.0.1, 10.0.0.2 and so on, but for those that other
                 hosts were given.
             options: As for `open_simulated`: mtu, icrc, limits, retry_early, windows, dcqcn.
 
         Raises:
-            VerbsError: EADDRINUSE, if another host has the address; EINVAL, for one that no host
-                can have, and once the fabric is closed.
+            VerbsError: EADDRINUSE, if another host has the address; EEXIST, if another host or
+                switch has the name; EINVAL, for an address that no host can have, and once the
+                fabric is closed.
         """
-        if name is not None:
-            instance("name", name, str)
+        _demand_known("a host", options, simulated_hca.__kwdefaults__)
         number = len(self.devices)
+        name = self._name_for(name, "h", number + 1)
         address = gid if gid is not None else self._free_address(number + 1)
         ip = GID(address).ip
         if ip.is_multicast or ip.is_unspecified:
@@ -116,7 +126,7 @@ class Network(ABC):
             raise VerbsError(errno.EADDRINUSE, "gid", address, "is another host's")
         hca = simulated_hca(address, seed=seed, **options)
         self._native.add_host(hca)
-        device = Device(hca, name=name or f"h{number + 1}", seed=seed, world=_World(self, number))
+        device = Device(hca, name=name, seed=seed, world=_World(self, number))
         self.devices.append(device)
         fabric = weakref.ref(self)  # The adapter must not keep what keeps it.
 
@@ -127,6 +137,19 @@ class Network(ABC):
 
         device.adapter.set_idle(idle)
         return device
+
+    def _name_for(self, given: str | None, letter: str, first: int) -> str:
+        """The name of a host or switch to be, which no other has: what is told of them goes by it.
+
+        Raises:
+            VerbsError: EEXIST, for one that is taken.
+        """
+        ends: list[Device | Switch] = [*self.devices, *self.switches]
+        taken = {end.name for end in ends}
+        if given is not None and instance("name", given, str) in taken:
+            raise VerbsError(errno.EEXIST, "name", given, "is that of another host or switch")
+        names = (f"{letter}{n}" for n in itertools.count(first))
+        return given or next(name for name in names if name not in taken)
 
     def _taken_addresses(self) -> set[GID]:
         """Addresses that hosts were given, and those that they have now."""
@@ -146,8 +169,17 @@ class Network(ABC):
         return [self.host(**options) for _ in range(unsigned("count", count, 24))]
 
     def switch(self, name: str | None = None) -> Switch:
-        """Adds a switch; `link` joins it to hosts and other switches."""
-        made = Switch(self._native.add_switch(), name or f"s{len(self.switches) + 1}")
+        """Adds a switch; `link` joins it to hosts and other switches.
+
+        Args:
+            name: What messages call it; by default s1, s2 and so on, but for those that others were
+                given.
+
+        Raises:
+            VerbsError: EEXIST, if another host or switch has the name.
+        """
+        name = self._name_for(name, "s", len(self.switches) + 1)
+        made = Switch(self._native.add_switch(), name)
         self.switches.append(made)
         return made
 
@@ -169,6 +201,7 @@ class Network(ABC):
         """
         if a is b:
             raise VerbsError(errno.EINVAL, "b", b, "is the same as a")
+        _demand_known("a link", shape, shape_of.__kwdefaults__)
         values = shape_of(**{**self._defaults, **shape})
         number = self._native.connect(self._node("a", a), self._node("b", b), values)
         made = Link(self._native, number, a, b, values)
@@ -209,8 +242,8 @@ class Network(ABC):
         return self.devices.index(device)
 
     def name_of(self, host: int) -> str:
-        """Name of a host by its number, from 0."""
-        return self.devices[host].name
+        """Name of a host by its number, from 0; EINVAL if there are not so many."""
+        return self.devices[unsigned("host", host, 63, most=len(self.devices) - 1)].name
 
     def _check_links(self) -> None:
         """Refuses a topology in which somebody can reach nobody, before packets are lost to it."""

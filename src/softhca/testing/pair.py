@@ -33,7 +33,7 @@ class End:
     """
 
     def __init__(self, device: Device, buffer_bytes: int, **options: Any) -> None:
-        self.device: Device = device
+        self.device: Device = instance("device", device, Device)
         self.pd: PD = device.alloc_pd()
         self.channel: CompChannel = device.create_comp_channel()
         self.cq: CQ = device.create_cq(1024, channel=self.channel)
@@ -58,7 +58,8 @@ class End:
         Args:
             count: How many at most.
         """
-        return self.device.adapter.poll_cq(self.cq.handle, count, WC, progress=False)
+        most = unsigned("count", count, 32)
+        return self.device.adapter.poll_cq(self.cq.handle, most, WC, progress=False)
 
     def next(self, timeout: float | None = None) -> WC:
         """Waits for a completion, asleep until there is one.
@@ -134,7 +135,9 @@ def open_objects(fabric: Fabric) -> list[str]:
     Args:
         fabric: Whose devices.
     """
-    makers = [kept for kept in fabric._kept if isinstance(kept, Pair | End)]
+    makers = [
+        kept for kept in instance("fabric", fabric, Fabric)._kept if isinstance(kept, Pair | End)
+    ]
     known = {id(one) for maker in makers for one in maker.objects}
     found: list[str] = list(dict.fromkeys(fabric.forsaken))
 

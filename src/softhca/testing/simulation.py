@@ -52,7 +52,7 @@ def open_simulated(
         instance("name", name, str)
     hca = simulated_hca(
         gid,
-        seed=seed,
+        seed=unsigned("seed", seed, 63),
         mtu=mtu,
         icrc=icrc,
         retry_early=retry_early,
@@ -142,10 +142,14 @@ class Wire:
 
     def __init__(self, *devices: Device, delay_ns: int = 1000, hook: Hook | None = None) -> None:
         self.now_ns: int = 0
-        self.delay_ns: int = delay_ns
+        self.delay_ns: int = unsigned("delay_ns", delay_ns, 48)
+        if hook is not None and not callable(hook):
+            raise TypeError(f"hook must be callable with a packet, not {type(hook).__name__}")
         self.hook: Hook | None = hook
         self.sent: list[Flying] = []
-        self._devices = {device.gid.raw: device for device in devices}
+        self._devices: dict[bytes, Device] = {}
+        for device in devices:
+            self.add(device)
         self._flying: list[Flying] = []
         self._order = itertools.count()
 
@@ -154,7 +158,7 @@ class Wire:
 
     def add(self, device: Device) -> None:
         """Connects another device."""
-        self._devices[device.gid.raw] = device
+        self._devices[instance("device", device, Device).gid.raw] = device
 
     def run_until(self, done: Callable[[], object], *, within_ns: int = 10_000_000_000) -> None:
         """Moves packets and time until `done()` is true.
@@ -163,7 +167,9 @@ class Wire:
             AssertionError: If it is not true `within_ns` later, or can never become true because
                 nothing more will happen.
         """
-        end_ns = self.now_ns + within_ns
+        if not callable(done):
+            raise TypeError(f"done must be callable, not {type(done).__name__}")
+        end_ns = self.now_ns + unsigned("within_ns", within_ns, 63)
         while True:
             self._collect()
             if done():
@@ -181,7 +187,7 @@ class Wire:
         Args:
             duration_ns: In nanoseconds.
         """
-        end_ns = self.now_ns + duration_ns
+        end_ns = self.now_ns + unsigned("duration_ns", duration_ns, 63)
         while True:
             self._collect()
             next_ns = self._next_ns()
@@ -207,7 +213,7 @@ class Wire:
         Returns:
             What became of it; None if nobody is there.
         """
-        device = self._devices.get(route.destination)
+        device = self._devices.get(instance("route", route, _adapter.Route).destination)
         return device.adapter.receive(route, datagram, self.now_ns) if device else None
 
     def _open_devices(self) -> list[Device]:

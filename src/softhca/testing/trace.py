@@ -183,7 +183,7 @@ class Trace(AnyTrace):
         Args:
             text: The remark.
         """
-        self._fabric._native.note(0, text)
+        self._fabric._native.note(0, instance("text", text, str))
 
     def who_wrote(self, mr: MR, offset: int) -> list[tuple[Record, Record | None]]:
         """Who wrote a byte of a region; see `writes_to`.

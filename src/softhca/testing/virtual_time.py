@@ -82,6 +82,8 @@ class VirtualTime(Network):
             TimeoutError: If it is not true in time.
             DeadlockError: If it can never be.
         """
+        if not callable(done):
+            raise TypeError(f"done must be callable, not {type(done).__name__}")
         name = getattr(done, "__name__", repr(done))
         self.wait(lambda: True if done() else None, timeout, f"{name} to be true")
 
@@ -110,6 +112,7 @@ class VirtualTime(Network):
         Raises:
             DeadlockError: If nothing happens before.
         """
+        unsigned("number", number, 63)
         while len(self.trace) < number:
             if not self.step():
                 what = f"record {number} of the trace"
@@ -173,6 +176,8 @@ class VirtualTime(Network):
             TypeError: For an async function: it is for `run_async`.
             BaseException: What the first program that failed raised; the others are ended.
         """
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise TypeError(f"names must be several, in a sequence, not {type(names).__name__}")
         return self._programs.run(programs, names)
 
     def run_async(self, main: Coroutine[Any, Any, E]) -> E:
@@ -181,6 +186,8 @@ class VirtualTime(Network):
         Raises:
             DeadlockError: If all tasks wait for what can never come.
         """
+        if not isinstance(main, Coroutine):
+            raise TypeError(f"main must be a coroutine, such as main(), not {type(main).__name__}")
         # Who imports this package for its faults, such as the command line, has no loop.
         from softhca.testing.event_loop import run_asyncio
 
@@ -188,6 +195,8 @@ class VirtualTime(Network):
 
     def run_trio(self, main: Callable[..., Awaitable[E]], *args: Any) -> E:
         """The same for an async function under trio."""
+        if not callable(main):
+            raise TypeError(f"main must be an async function, not {type(main).__name__}")
         from softhca.testing.event_loop import run_trio
 
         return run_trio(self, main, *args)

@@ -68,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command."""
     try:
         trace = SavedTrace(args.file)
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise CommandError(f"{args.file}: {error.strerror or error}") from None
+    except ValueError as error:
         raise CommandError(str(error)) from None
     if args.who_wrote:
         _who_wrote(trace, args.who_wrote[0], args.who_wrote[1], args.json)

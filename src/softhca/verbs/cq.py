@@ -127,15 +127,10 @@ class CQ(VerbsObject):
         Raises:
             VerbsError: EINVAL, if `max_entries` is negative or beyond 64 bits.
         """
+        count = unsigned("max_entries", max_entries, 64)
         if self._dispatcher is not None:
-            return self._poll_beside_tasks(
-                self._dispatcher, unsigned("max_entries", max_entries, 64)
-            )
-        try:
-            return self._hca.poll_cq(self._handle, max_entries, WC)
-        except TypeError:
-            unsigned("max_entries", max_entries, 64)  # Refuses by name.
-            raise
+            return self._poll_beside_tasks(self._dispatcher, count)
+        return self._hca.poll_cq(self._handle, count, WC)
 
     def _poll_beside_tasks(self, dispatcher: Dispatcher, max_entries: int) -> list[WC]:
         wcs = dispatcher.take_unclaimed(max_entries)

@@ -363,9 +363,9 @@ class Device(VerbsObject):
             rule = "must be polled by threads: who would poll a shared queue for all?"
             raise VerbsError(errno.EINVAL, "poll_context", context, rule)
         max_cqe: int = self._hca.limits()["max_cqe"]
-        hint = comp_vector_hint
+        hint = integer("comp_vector_hint", comp_vector_hint)
         if hint != -1:
-            hint = unsigned("comp_vector_hint", hint, 31)
+            unsigned("comp_vector_hint", hint, 31)
         count = _counted("nr_cqe", nr_cqe, max_cqe)
         return self._cq_pool.get(count, hint, context, max_cqe, self._alloc_shared_cq)
 
@@ -495,7 +495,7 @@ def _counted(argument: str, value: int, most: int) -> int:
 
 
 def _check_port(port: int) -> None:
-    if port != 1:
+    if integer("port", port) != 1:
         raise VerbsError(errno.EINVAL, "port", port, "must be 1, the only port")
 
 

@@ -163,6 +163,8 @@ _LONGEST_MS = 1_000_000_000.0
 
 
 def _seconds(timeout: float) -> float:
+    if isinstance(timeout, bool):
+        raise TypeError(f"timeout must be a number, not {timeout}")
     try:
         is_nan = math.isnan(timeout)
     except OverflowError:  # An int beyond every float.

@@ -53,6 +53,9 @@ def rereg(
             raise VerbsError(
                 errno.EACCES, "access", Access(rights), "gives a right to write a read-only buffer"
             )
+        if not flags & TRANSLATION and rights & Access.ZERO_BASED and first:
+            rule = "ZERO_BASED calls the first byte 0: give the buffer, or addr=, too"
+            raise VerbsError(errno.EINVAL, "access", Access(rights), rule)
         domain = alive("pd", pd, PD, mr._hca) if pd is not None else None
         if not flags:
             raise VerbsError(errno.EINVAL, "", None, "takes a buffer, an address, access or pd")

@@ -22,7 +22,7 @@ def mtu_code(mtu: int) -> Mtu:
     """
     by_bytes = {128 << code: code for code in Mtu}
     try:
-        return Mtu(by_bytes.get(mtu, mtu))
+        return Mtu(by_bytes.get(mtu, mtu) if not isinstance(mtu, bool) else 0)
     except (TypeError, ValueError):  # What has no hash is no number either.
         raise VerbsError(
             errno.EINVAL, "mtu", mtu, "must be 256, 512, 1024, 2048 or 4096 bytes"

@@ -71,6 +71,10 @@ class PD(VerbsObject):
     ) -> MR:
         """Registers memory (ibv_reg_mr).
 
+        Keep the region until all that names it has completed, also what peers do: one that nobody
+        holds is deregistered, with a ResourceWarning, and then its keys are unknown. Of the work
+        requests under way those alone keep it that have a callback or are awaited.
+
         Args:
             obj: Anything with the buffer protocol or DLPack on the CPU: bytearray, memoryview,
                 mmap, NumPy array, torch tensor, Arrow buffer. It stays exported until `dereg`.
@@ -245,8 +249,8 @@ class PD(VerbsObject):
             destination: An address or a GID, unicast or multicast; or an `AHAttr`.
 
         Raises:
-            VerbsError: EINVAL, for `::`, an address of another IP version than the device's, or
-                attributes out of range; ENOMEM, above max_ah.
+            VerbsError: EINVAL, for `::` and `0.0.0.0`, an address of another IP version than the
+                device's, or attributes out of range; ENOMEM, above max_ah.
         """
         return AH(self, destination)
 

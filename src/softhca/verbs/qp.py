@@ -183,7 +183,7 @@ class QP(AwaitedWork, VerbsObject):
                 does not allow (IBTA Vol 1, table 96), or values out of range. Nothing is changed.
             TypeError: For a keyword that is no attribute.
         """
-        if attr is None:
+        if attr is None and attr_mask is None:
             unknown = sorted(set(attributes) - set(QP_ATTR_MASK))
             if unknown:
                 raise TypeError(f"{unknown[0]!r} is no attribute that modify() changes")
@@ -191,9 +191,9 @@ class QP(AwaitedWork, VerbsObject):
             attr_mask = 0
             for name in attributes:
                 attr_mask |= QP_ATTR_MASK[name]
-        elif attributes or attr_mask is None:
+        elif attributes or attr is None or attr_mask is None:
             raise TypeError("modify() takes attr and attr_mask, or keywords")
-        mask = unsigned("attr_mask", attr_mask or 0, 32)
+        mask = unsigned("attr_mask", attr_mask, 32)
         native = instance("attr", attr, QPAttr).to_native(mask)
         try:
             vanished = self._hca.modify_qp(self._qpn, native, mask)
@@ -250,6 +250,9 @@ class QP(AwaitedWork, VerbsObject):
     def post_send(self, wrs: SendRequest | Sequence[SendRequest]) -> None:
         """Posts a work request, or several in order (ibv_post_send).
 
+        Without a callback (`cqe`) it does not keep its regions: the program does, until it has
+        completed. See `pd.reg_mr`.
+
         Args:
             wrs: One, or a sequence of them.
 
@@ -278,6 +281,8 @@ class QP(AwaitedWork, VerbsObject):
 
     def post_recv(self, wrs: Recv | Sequence[Recv]) -> None:
         """Posts a receive, or several in order (ibv_post_recv).
+
+        Its regions are kept as by `post_send`: with a callback only.
 
         Args:
             wrs: One, or a sequence of them.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import struct
 from dataclasses import dataclass
+from typing import TypeVar
 
-from softhca.verbs.checks import unsigned
+from softhca.verbs.checks import instance, packed_bytes, unsigned
 from softhca.verbs.enums import Mtu, QPType
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GID
@@ -14,6 +15,19 @@ from softhca.verbs.gid import GID
 # Format 1: version, type, MTU code, read/atomic depth; QPN, PSN, Q_Key, SRQN; GID.
 _LAYOUT = struct.Struct(">BBBBIIII16s")
 _VERSION = 1
+
+
+E = TypeVar("E", Mtu, QPType)
+
+
+def _named(argument: str, value: E, example: E) -> E:
+    """The member of an enumeration that has the value; EINVAL if none has it."""
+    kind = type(example)
+    try:
+        return kind(value)
+    except ValueError:
+        rule = f"must be of {kind.__name__}, such as {kind.__name__}.{example.name}"
+        raise VerbsError(errno.EINVAL, argument, value, rule) from None
 
 
 @dataclass(frozen=True)
@@ -29,6 +43,10 @@ class QPInfo:
         rd_atomic: READs and atomics that it answers at once.
         qp_type: Its service type.
         srqn: XRC: shared receive queue that the peer shall name; whoever sends the info sets it.
+
+    Raises:
+        VerbsError: EINVAL, for a number out of range, or an MTU or type that there is not.
+        TypeError: If `gid` is no GID.
     """
 
     gid: GID
@@ -41,6 +59,9 @@ class QPInfo:
     srqn: int = 0
 
     def __post_init__(self) -> None:
+        instance("gid", self.gid, GID)
+        object.__setattr__(self, "mtu", _named("mtu", self.mtu, Mtu.MTU_1024))
+        object.__setattr__(self, "qp_type", _named("qp_type", self.qp_type, QPType.RC))
         unsigned("rd_atomic", self.rd_atomic, 8)
         unsigned("qpn", self.qpn, 24)
         unsigned("psn", self.psn, 24)
@@ -67,10 +88,10 @@ class QPInfo:
 
         Raises:
             VerbsError: EINVAL, if these are not such bytes.
+            TypeError: If these are no bytes.
         """
-        if len(packed) != _LAYOUT.size:
-            raise VerbsError(errno.EINVAL, "packed", len(packed), f"must be {_LAYOUT.size} bytes")
-        version, qp_type, mtu, rd_atomic, qpn, psn, qkey, srqn, gid = _LAYOUT.unpack(packed)
+        taken = packed_bytes("packed", packed, _LAYOUT.size)
+        version, qp_type, mtu, rd_atomic, qpn, psn, qkey, srqn, gid = _LAYOUT.unpack(taken)
         if version != _VERSION:
             raise VerbsError(errno.EINVAL, "packed", version, f"must be of format {_VERSION}")
         try:

@@ -6,7 +6,7 @@ import errno
 import struct
 from dataclasses import dataclass
 
-from softhca.verbs.checks import integer, unsigned
+from softhca.verbs.checks import integer, packed_bytes, unsigned
 from softhca.verbs.errors import VerbsError
 
 # Address, length, rkey: 20 bytes, big-endian as the wire is.
@@ -84,10 +84,9 @@ class RemoteMemory:
 
         Raises:
             VerbsError: EINVAL, if there are not 20 bytes.
+            TypeError: If these are no bytes.
         """
-        if len(packed) != _LAYOUT.size:
-            raise VerbsError(errno.EINVAL, "packed", len(packed), "must be 20 bytes")
-        addr, length, rkey = _LAYOUT.unpack(packed)
+        addr, length, rkey = _LAYOUT.unpack(packed_bytes("packed", packed, _LAYOUT.size))
         return cls(addr=addr, rkey=rkey, length=length)
 
     def __repr__(self) -> str:

@@ -173,6 +173,8 @@ _SIGNALED = int(SendFlags.SIGNALED)
 _FENCE = int(SendFlags.FENCE)
 _SOLICITED = int(SendFlags.SOLICITED)
 _INLINE = int(SendFlags.INLINE)
+# What is not given is this very object, and needs no check; False, which equals it, does.
+_ZERO = 0
 
 
 class SendRequest(_adapter.SendWr):
@@ -208,13 +210,15 @@ class SendRequest(_adapter.SendWr):
             fields[field] = unsigned(argument, value, bits)
         triples, kept = _entries(buffers, inline)
         byte_count = sum([length for _, length, _ in triples])
-        if remote is not None or opcode in _REMOTE:
+        if opcode in _REMOTE:
             far = instance("remote", remote, RemoteMemory)
             if byte_count > far.length:
                 raise VerbsError(
                     errno.EINVAL, "remote", far, f"must hold the {byte_count} bytes of the buffers"
                 )
             fields |= {"remote_address": far.addr, "rkey": far.rkey}
+        elif remote is not None:
+            raise TypeError(f"remote is for WRITEs, READs and atomics, not for {opcode.name}")
         flags = (
             (_SIGNALED if (cqe is not None if signaled is None else signaled) else 0)
             | (_FENCE if fence else 0)
@@ -226,12 +230,12 @@ class SendRequest(_adapter.SendWr):
         super().__init__(
             opcode,
             triples,
-            wr_id=unsigned("wr_id", wr_id, 64) if wr_id != 0 else 0,
+            wr_id=unsigned("wr_id", wr_id, 64) if wr_id is not _ZERO else 0,
             send_flags=flags,
-            xrc_srqn=unsigned("srqn", srqn, 24) if srqn != 0 else 0,
+            xrc_srqn=unsigned("srqn", srqn, 24) if srqn is not _ZERO else 0,
             ah=ah.handle if ah is not None else 0,
-            remote_qpn=unsigned("remote_qpn", remote_qpn, 24) if remote_qpn != 0 else 0,
-            remote_qkey=unsigned("remote_qkey", remote_qkey, 32) if remote_qkey != 0 else 0,
+            remote_qpn=unsigned("remote_qpn", remote_qpn, 24) if remote_qpn is not _ZERO else 0,
+            remote_qkey=unsigned("remote_qkey", remote_qkey, 32) if remote_qkey is not _ZERO else 0,
             kept=kept,
             cqe=_checked(cqe),
             ah_object=ah,
@@ -320,8 +324,8 @@ class Read(SendRequest):
 class CmpSwap(SendRequest):
     """Atomic compare and swap of eight bytes, in the byte order of the machine that holds them.
 
-    What was there before comes into our buffer. `remote` begins at the eight bytes, which must be
-    aligned.
+    What was there before comes into our buffer, which must have eight bytes too: LOC_LEN_ERR
+    otherwise (IBTA Vol 1, 9.9.2). `remote` begins at the eight bytes, which must be aligned.
     """
 
     __slots__ = ()
@@ -342,8 +346,8 @@ class CmpSwap(SendRequest):
 class FetchAdd(SendRequest):
     """Atomic addition to eight bytes, modulo 2^64; a negative `add` subtracts.
 
-    What was there before comes into our buffer. `remote` begins at the eight bytes, which must be
-    aligned.
+    What was there before comes into our buffer, which must have eight bytes too: LOC_LEN_ERR
+    otherwise (IBTA Vol 1, 9.9.2). `remote` begins at the eight bytes, which must be aligned.
     """
 
     __slots__ = ()

@@ -53,14 +53,17 @@ def demand_path(call: Call, attr: AHAttr) -> None:
     """Refuses a path that no packet can take, as the kernel does that looks for its first hop.
 
     Raises:
-        OSError: EINVAL, beyond the GID table; ENODATA, for an entry of it that is not in use; what
-            connect(2) says, such as ENETUNREACH.
+        OSError: EINVAL, beyond the GID table; ENODATA, for an entry of it that is not in use;
+            ENODEV, for 0.0.0.0; what connect(2) says, such as ENETUNREACH.
     """
     device = call.context.device
     source = device.adapter.query_gid(1, attr.sgid_index)
     if not any(source.raw):
         raise refused(errno.ENODATA, f"sgid_index {attr.sgid_index}")
     ours, theirs = source.ip, GID(attr.dgid).ip
+    if ours.version == theirs.version == 4 and theirs.is_unspecified:
+        # The route leads to this host, of whose interfaces none has that address.
+        raise refused(errno.ENODEV, "dgid 0.0.0.0")
     if ours.version != theirs.version or theirs.is_multicast or theirs.is_unspecified:
         return
     family = socket.AF_INET if ours.version == 4 else socket.AF_INET6
