@@ -79,6 +79,7 @@ void Requester::on_acknowledge(const Packet& packet) {
       }
       break;
     case SyndromeKind::RESERVED:
+      on_reserved_syndrome(psn);
       break;
   }
 }
@@ -366,6 +367,17 @@ void Requester::on_fatal_nak(std::uint32_t psn, std::uint8_t code) {
     qp_.count(&Counters::req_remote_invalid_request);
   }
   fail(qp_.sq.oldest(), status, fault, true);
+}
+
+// Neither an acknowledgement nor a refusal that anybody knows, and no reason to ask again: the peer
+// would say it again. Whatever it means, it is about this packet, as a NAK is.
+void Requester::on_reserved_syndrome(std::uint32_t psn) {
+  if (!acknowledge_before(psn)) {
+    return;
+  }
+  const std::uint64_t oldest = qp_.sq.oldest();
+  const AccessFault fault{Reason::BAD_RESPONSE, qp_.sq.at(oldest).rkey, 0, 0};
+  fail(oldest, WcStatus::BAD_RESP_ERR, fault, true);
 }
 
 }  // namespace softhca

@@ -172,6 +172,7 @@ class Requester {
   void on_sequence_nak(std::uint32_t psn);
   void on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code);
   void on_fatal_nak(std::uint32_t psn, std::uint8_t code);
+  void on_reserved_syndrome(std::uint32_t psn);
   // Everything before `end_psn` is acknowledged, as far as no READ or atomic is unanswered. False:
   // one was.
   bool acknowledge_until(std::uint32_t end_psn);
