@@ -166,6 +166,7 @@ void Requester::progress(std::uint32_t unacked_psn) {
 // The peer has just said what it lacks: what goes again has the whole time-out to be answered.
 void Requester::repeat_answered(std::uint32_t psn) {
   timer_.restart(qp_.services.time.now_ns());
+  went_back_ = true;
   go_back_to(psn);
 }
 

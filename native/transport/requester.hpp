@@ -207,7 +207,7 @@ class Requester {
   std::uint64_t rnr_deadline_ns_ = kNever;
   bool probe_wanted_ = false;
   bool probing_ = false;              // A probe of unacked_psn_ is under way.
-  bool went_back_ = false;            // Already went back to unacked_psn_ since it last moved.
+  bool went_back_ = false;            // To what the peer lacks: what it says again is nothing new.
   std::uint32_t loss_until_psn_ = 0;  // One loss per window: until this PSN is acknowledged.
   MessagePart part_;                  // Of the answer that is being received.
   bool in_loss_ = false;

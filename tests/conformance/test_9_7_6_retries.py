@@ -516,3 +516,51 @@ def test_9_9_2_a_nak_that_comes_twice_spends_one_retry(host):
     assert peer.requests() == [("SEND_ONLY", PSN)]
     peer.ack(PSN)
     assert host.sends() == [(0, SUCCESS)]
+
+
+def test_9_9_2_a_nak_of_what_went_again_after_a_time_out_is_heard_once(host):
+    """All was lost at first; of the repeat only the first, of which the peer says so."""
+    qp, peer = connect(host, retry_cnt=3)
+    both = [("SEND_ONLY", PSN), ("SEND_ONLY", PSN + 1)]
+    qp.post(send(wr_id=0), send(wr_id=1))
+    for _ in range(2):
+        peer.take()
+        time_out(host)
+    assert peer.requests() == both
+    for _ in range(3):
+        peer.ack(PSN, NAK_SEQUENCE)
+    assert peer.requests() == both
+    peer.ack(PSN, NAK_SEQUENCE)
+    assert peer.requests() == []
+    peer.ack(PSN + 1)
+    assert host.sends() == [(0, SUCCESS), (1, SUCCESS)]
+    assert qp.counters()["packet_seq_err"] == 1
+
+
+def test_9_9_2_a_response_that_is_skipped_over_after_a_time_out_is_asked_for_once(host):
+    qp, peer = connect(host, retry_cnt=3)
+    memory = host.memory(8)
+    both = [("RDMA_READ_REQUEST", PSN), ("SEND_ONLY", PSN + 1)]
+    qp.post(read(memory.sge(0, 8), wr_id=4), send(wr_id=5))
+    peer.take()
+    time_out(host)
+    assert peer.requests() == both
+    for _ in range(3):
+        peer.ack(PSN + 1)
+    assert peer.requests() == both
+    peer.response("RDMA_READ_RESPONSE_ONLY", PSN, bytes(8))
+    peer.ack(PSN + 1)
+    assert host.sends() == [(4, SUCCESS), (5, SUCCESS)]
+
+
+def test_9_9_2_a_nak_that_crosses_the_last_repeat_ends_nothing(host):
+    """It may be about what was sent before; whether that repeat arrives, its time-out tells."""
+    qp, peer = connect(host, retry_cnt=1)
+    qp.post(send(wr_id=0), send(wr_id=1))
+    peer.take()
+    time_out(host)
+    peer.take()
+    peer.ack(PSN, NAK_SEQUENCE)
+    assert (peer.requests(), qp.state) == ([], QPState.RTS)
+    peer.ack(PSN + 1)
+    assert host.sends() == [(0, SUCCESS), (1, SUCCESS)]
