@@ -315,8 +315,9 @@ void Requester::on_sequence_nak(std::uint32_t psn) {
   if (!acknowledge_before(psn)) {
     return;
   }
-  // One per gap counts; its duplicates would only make a storm.
-  if (!went_back_ && psn == unacked_psn_) {
+  // One per gap counts; its duplicates would only make a storm. What waits for a receive goes again
+  // anyway, and Linux's rxe misses it in what was sent behind it.
+  if (!went_back_ && !waiting_rnr_ && psn == unacked_psn_) {
     qp_.count(&Counters::packet_seq_err);
     round_trip_.forget();
     if (may_retry()) {

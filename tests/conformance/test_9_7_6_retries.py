@@ -304,6 +304,34 @@ def test_9_9_2_repeats_of_one_rnr_nak_count_once(host):
     assert host.sends() == [(0, SUCCESS)]
 
 
+def test_9_9_2_a_sequence_nak_behind_an_rnr_nak_says_nothing_new(host):
+    """Linux's rxe misses the packet that it has just refused in each that follows it."""
+    qp, peer = connect(host, rnr_retry=7, retry_cnt=0)
+    both = [("SEND_ONLY", PSN), ("SEND_ONLY", PSN + 1)]
+    qp.post(send(wr_id=0), send(wr_id=1))
+    for _ in range(3):
+        assert peer.requests() == both
+        peer.ack(PSN, rnr(12))
+        peer.ack(PSN, NAK_SEQUENCE)
+        assert (peer.requests(), qp.state) == ([], QPState.RTS)
+        time_out(host)
+    peer.take()
+    peer.ack(PSN + 1)
+    assert host.sends() == [(0, SUCCESS), (1, SUCCESS)]
+    assert qp.counters()["packet_seq_err"] == 0
+
+
+def test_9_9_2_a_sequence_nak_ends_the_wait_for_what_it_acknowledges(host):
+    qp, peer = connect(host, rnr_retry=7, retry_cnt=1)
+    qp.post(send(wr_id=0), send(wr_id=1))
+    peer.take()
+    peer.ack(PSN, rnr(31))
+    peer.ack(PSN + 1, NAK_SEQUENCE)
+    assert peer.requests() == [("SEND_ONLY", PSN + 1)]
+    peer.ack(PSN + 1)
+    assert host.sends() == [(0, SUCCESS), (1, SUCCESS)]
+
+
 # --- attributes modified meanwhile
 
 
