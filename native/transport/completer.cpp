@@ -170,9 +170,14 @@ void Requester::repeat_answered(std::uint32_t psn) {
   go_back_to(psn);
 }
 
-// A response was skipped over, so it was lost: ask for it again, once per place.
+// What the peer lacks goes again without more words. One per gap counts; its duplicates would only
+// make a storm. And what is about to leave, after a time-out or when the peer is ready for it, was
+// missed in what was sent behind it before, as Linux's rxe does with what it has just refused.
+bool Requester::repeats_already() const { return went_back_ || next_psn_ == unacked_psn_; }
+
+// A response was skipped over, so it was lost: ask for it again.
 void Requester::response_lost() {
-  if (went_back_ || qp_.state() == QpState::ERR) {
+  if (repeats_already() || qp_.state() == QpState::ERR) {
     return;
   }
   qp_.count(&Counters::implied_nak_seq_err);
@@ -315,9 +320,7 @@ void Requester::on_sequence_nak(std::uint32_t psn) {
   if (!acknowledge_before(psn)) {
     return;
   }
-  // One per gap counts; its duplicates would only make a storm. What waits for a receive goes again
-  // anyway, and Linux's rxe misses it in what was sent behind it.
-  if (!went_back_ && !waiting_rnr_ && psn == unacked_psn_) {
+  if (psn == unacked_psn_ && !repeats_already()) {
     qp_.count(&Counters::packet_seq_err);
     round_trip_.forget();
     if (may_retry()) {

@@ -178,6 +178,7 @@ class Requester {
   bool acknowledge_until(std::uint32_t end_psn);
   void progress(std::uint32_t unacked_psn);
   void repeat_answered(std::uint32_t psn);
+  bool repeats_already() const;
   void response_lost();
   bool acknowledge_before(std::uint32_t psn);
   bool under_way(std::uint32_t psn) const;
