@@ -278,6 +278,38 @@ def test_9_9_2_progress_restores_the_rnr_retry_count(host):
     assert qp.state == QPState.RTS
 
 
+def test_9_9_2_an_rnr_nak_restores_both_counts_if_it_acknowledges_something(host):
+    qp, peer = connect(host, rnr_retry=1, retry_cnt=1)
+    qp.post(send(wr_id=0), send(wr_id=1))
+    peer.take()
+    time_out(host)
+    peer.take()
+    peer.ack(PSN, rnr(12))
+    time_out(host)
+    peer.take()
+    peer.ack(PSN + 1, rnr(12))
+    for _ in range(2):
+        time_out(host)
+        assert peer.requests() == [("SEND_ONLY", PSN + 1)]
+    peer.ack(PSN + 1)
+    assert host.sends() == [(0, SUCCESS), (1, SUCCESS)]
+
+
+def test_9_9_2_an_rnr_nak_that_acknowledges_nothing_restores_no_retries(host):
+    """Only what is cleared does; rnr_retry counts for itself."""
+    qp, peer = connect(host, rnr_retry=7, retry_cnt=2)
+    qp.post(send(wr_id=4))
+    for _ in range(2):
+        peer.take()
+        time_out(host)
+        peer.take()
+        peer.ack(PSN, rnr(12))
+        time_out(host)
+    peer.take()
+    time_out(host)
+    assert host.sends() == [(4, WcStatus.RETRY_EXC_ERR)]
+
+
 def test_9_9_2_rnr_waits_do_not_count_as_time_outs(host):
     qp, peer = connect(host, rnr_retry=7, retry_cnt=0)
     qp.post(send())
