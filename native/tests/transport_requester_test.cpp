@@ -130,6 +130,30 @@ TEST("requester: after an answered probe in SQD the rest is repeated at once") {
   CHECK_EQ(peer.take().size(), 4u);
 }
 
+TEST("requester: a NAK before the repeat after a time-out has left says nothing new") {
+  ScriptedPeer peer;
+  for (std::uint64_t id = 0; id < 2; ++id) peer.post(peer.wr(WrOpcode::SEND, 8, id));
+  peer.take();
+  peer.wait();
+  peer.answer(kSyndromeNak, kFirst);
+  CHECK_EQ(peer.take().size(), 2u);
+  CHECK_EQ(peer.a.adapter->counters().packet_seq_err, 0u);
+  peer.answer(kSyndromeNak, kFirst);
+  CHECK_EQ(peer.take().size(), 2u);
+  CHECK_EQ(peer.a.adapter->counters().packet_seq_err, 1u);
+}
+
+TEST("requester: an answer skipped over before the repeat has left is not missed") {
+  ScriptedPeer peer;
+  peer.post(peer.wr(WrOpcode::RDMA_READ, 8, 1));
+  peer.post(peer.wr(WrOpcode::SEND, 8, 2));
+  peer.take();
+  peer.wait();
+  peer.answer(kSyndromeAck, kFirst + 1);
+  CHECK_EQ(peer.take().size(), 2u);
+  CHECK_EQ(peer.a.adapter->counters().implied_nak_seq_err, 0u);
+}
+
 // --- timers
 
 TEST("requester: a destroyed queue pair leaves no deadline behind") {

@@ -79,6 +79,7 @@ void Requester::on_acknowledge(const Packet& packet) {
       }
       break;
     case SyndromeKind::RESERVED:
+      on_reserved_syndrome(psn);
       break;
   }
 }
@@ -165,12 +166,18 @@ void Requester::progress(std::uint32_t unacked_psn) {
 // The peer has just said what it lacks: what goes again has the whole time-out to be answered.
 void Requester::repeat_answered(std::uint32_t psn) {
   timer_.restart(qp_.services.time.now_ns());
+  went_back_ = true;
   go_back_to(psn);
 }
 
-// A response was skipped over, so it was lost: ask for it again, once per place.
+// What the peer lacks goes again without more words. One per gap counts; its duplicates would only
+// make a storm. And what is about to leave, after a time-out or when the peer is ready for it, was
+// missed in what was sent behind it before, as Linux's rxe does with what it has just refused.
+bool Requester::repeats_already() const { return went_back_ || next_psn_ == unacked_psn_; }
+
+// A response was skipped over, so it was lost: ask for it again.
 void Requester::response_lost() {
-  if (went_back_ || qp_.state() == QpState::ERR) {
+  if (repeats_already() || qp_.state() == QpState::ERR) {
     return;
   }
   qp_.count(&Counters::implied_nak_seq_err);
@@ -313,8 +320,7 @@ void Requester::on_sequence_nak(std::uint32_t psn) {
   if (!acknowledge_before(psn)) {
     return;
   }
-  // One per gap counts; its duplicates would only make a storm.
-  if (!went_back_ && psn == unacked_psn_) {
+  if (psn == unacked_psn_ && !repeats_already()) {
     qp_.count(&Counters::packet_seq_err);
     round_trip_.forget();
     if (may_retry()) {
@@ -366,6 +372,17 @@ void Requester::on_fatal_nak(std::uint32_t psn, std::uint8_t code) {
     qp_.count(&Counters::req_remote_invalid_request);
   }
   fail(qp_.sq.oldest(), status, fault, true);
+}
+
+// Neither an acknowledgement nor a refusal that anybody knows, and no reason to ask again: the peer
+// would say it again. Whatever it means, it is about this packet, as a NAK is.
+void Requester::on_reserved_syndrome(std::uint32_t psn) {
+  if (!acknowledge_before(psn)) {
+    return;
+  }
+  const std::uint64_t oldest = qp_.sq.oldest();
+  const AccessFault fault{Reason::BAD_RESPONSE, qp_.sq.at(oldest).rkey, 0, 0};
+  fail(oldest, WcStatus::BAD_RESP_ERR, fault, true);
 }
 
 }  // namespace softhca

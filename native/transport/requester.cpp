@@ -350,7 +350,6 @@ void Requester::go_back_to(std::uint32_t psn) {
   set_position(psn);
   round_trip_.stop();
   probing_ = false;
-  went_back_ = true;
   since_ack_request_ = 0;
   if (!in_loss_) {
     window_.on_loss();
@@ -386,6 +385,7 @@ void Requester::repeat_from(std::uint32_t psn) {
     set_position(psn);
     highest_psn_ = unacked_psn_ = psn;
   } else if (under_way(psn)) {
+    went_back_ = true;  // The NAKs of what was behind it say nothing new.
     go_back_to(psn);
   }
 }
@@ -415,6 +415,9 @@ void Requester::advance() {
     round_trip_.forget();
     if (may_retry()) {
       timer_.restart(now_ns);
+      // Of what goes again now the first may be lost once more, and the peer says so for the first
+      // time. The last retry is waited for: a NAK may be about what was sent before.
+      went_back_ = retries_left_ == 0;
       go_back_to(unacked_psn_);
     }
   } else if (timer_.probe_due(now_ns)) {

@@ -176,11 +176,13 @@ class Requester {
   void on_sequence_nak(std::uint32_t psn);
   void on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code);
   void on_fatal_nak(std::uint32_t psn, std::uint8_t code);
+  void on_reserved_syndrome(std::uint32_t psn);
   // Everything before `end_psn` is acknowledged, as far as no READ or atomic is unanswered. False:
   // one was.
   bool acknowledge_until(std::uint32_t end_psn);
   void progress(std::uint32_t unacked_psn);
   void repeat_answered(std::uint32_t psn);
+  bool repeats_already() const;
   void response_lost();
   bool acknowledge_before(std::uint32_t psn);
   bool under_way(std::uint32_t psn) const;
@@ -210,7 +212,7 @@ class Requester {
   std::uint64_t rnr_deadline_ns_ = kNever;
   bool probe_wanted_ = false;
   bool probing_ = false;              // A probe of unacked_psn_ is under way.
-  bool went_back_ = false;            // Already went back to unacked_psn_ since it last moved.
+  bool went_back_ = false;            // To what the peer lacks: what it says again is nothing new.
   std::uint32_t loss_until_psn_ = 0;  // One loss per window: until this PSN is acknowledged.
   MessagePart part_;                  // Of the answer that is being received.
   bool in_loss_ = false;

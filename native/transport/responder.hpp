@@ -219,6 +219,7 @@ class Responder {
   void refuse_late(std::deque<Reply>::iterator reply, std::uint32_t psn, const AccessFault& fault);
   // A NAK, unless nobody is there any more who could send it.
   void push_refusal(std::uint32_t psn, NakCode code, const AccessFault& fault);
+  std::uint32_t completed_before(std::uint32_t psn) const;
 
   QueuePair& qp_;
   std::uint32_t expected_psn_ = 0;

@@ -268,7 +268,17 @@ void Responder::push_refusal(std::uint32_t psn, NakCode code, const AccessFault&
   if (!qp_.services.memory.owner_is_gone(fault)) {
     refused_psn_ = psn;
     push_nak(psn, kSyndromeNak | static_cast<std::uint8_t>(code));
+    replies_.back().msn = completed_before(psn);
   }
+}
+
+// The MSN of what is refused. A READ or an atomic counts as completed before it is answered, and so
+// does what came behind it; whose answer does not come was none (IBTA Vol 1, 9.7.7.1).
+std::uint32_t Responder::completed_before(std::uint32_t psn) const {
+  std::uint32_t index = 0;
+  const bool was_counted =
+      psn != expected_psn_ && (find_resource(psn, true, index) || find_resource(psn, false, index));
+  return was_counted ? psn_add(resources_[index].msn, kPsnMask) : msn_;
 }
 
 // The region was good when the request came, and is no longer. What is owed for earlier requests is

@@ -213,16 +213,6 @@ def test_9_7_6_repeats_of_one_nak_do_not_multiply_the_repeats(host):
     assert peer.requests() == []
 
 
-def test_9_7_6_reserved_syndromes_are_ignored(host):
-    qp, peer = connect(host, sq_psn=0x800)
-    qp.post(send())
-    peer.take()
-    for syndrome in (0x40, 0x5F, 0x80, 0x9F, 0xFF):
-        peer.ack(0x800, syndrome)
-    assert host.sends() == []
-    assert qp.state == QPState.RTS
-
-
 def test_9_7_3_ack_request_on_the_last_packet_of_a_message(host):
     qp, peer = connect(host, path_mtu=1)
     memory = host.memory()

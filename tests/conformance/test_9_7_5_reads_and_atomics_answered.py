@@ -138,6 +138,36 @@ def test_9_7_5_a_region_that_goes_away_between_responses_ends_the_read(served):
     assert (EventType.QP_ACCESS_ERR, qp.qpn) in peer.host.events()
 
 
+@pytest.mark.parametrize("answered", [0, 1, 2])
+def test_9_7_7_the_refusal_of_a_read_that_has_begun_does_not_count_it(served, answered):
+    """Nor what came behind it, of which the peer never hears."""
+    qp, peer, memory = served
+    lent = qp.host.memory(8192)
+    qp.recv(memory.sge(), wr_id=1)
+    qp.recv(memory.sge(), wr_id=2)
+    peer.request("SEND_ONLY", psn=0xFFFFFE)
+    ask(peer, lent, 0xFFFFFF, 600)
+    peer.request("SEND_ONLY", psn=2)
+    sent = [peer.host.hca.next_packet(peer.host.now_ns) for _ in range(1 + answered)]
+    assert None not in sent
+    lent.dereg()
+    (refusal,) = peer.take()
+    assert (refusal.psn, refusal.syndrome) == (psn_after(0xFFFFFF, answered), NAK_ACCESS)
+    assert refusal.msn == 1
+
+
+def test_9_7_7_the_refusal_of_an_atomic_behind_a_read_does_not_count_it(served):
+    qp, peer, memory = served
+    target = qp.host.memory(64)
+    ask(peer, memory, 0xFFFFFE, 8)
+    add(peer, target, 0xFFFFFF, 1)
+    add(peer, target, 0, 1)
+    target.dereg()
+    answer, refusal = peer.take()
+    assert (answer.psn, answer.msn) == (0xFFFFFE, 1)
+    assert (refusal.psn, refusal.syndrome, refusal.msn) == (0xFFFFFF, NAK_ACCESS, 1)
+
+
 def test_9_7_5_a_read_in_the_order_of_requests_before_and_behind_it(served):
     qp, peer, memory = served
     qp.recv(memory.sge(4096, 64))

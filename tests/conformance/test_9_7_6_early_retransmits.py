@@ -226,3 +226,20 @@ def test_9_7_6_1_3_time_out_0_is_probed_but_never_given_up():
     assert qp.state == QPState.RTS
     peer.ack(PSN + 1)
     assert host.sends() == [(0, SUCCESS), (1, SUCCESS)]
+
+
+def test_9_9_2_a_nak_of_what_went_again_after_a_probe_is_heard(known):
+    """All behind what was probed was lost; of the repeat so is the first, which nobody said yet."""
+    qp, peer, _ = known
+    qp.post(*(send(wr_id=number) for number in range(1, 4)))
+    peer.take()
+    (probe,) = wait_for_packets(peer, TIMEOUT_NS // 10)
+    assert probe.psn == PSN + 1
+    peer.ack(PSN + 1)
+    rest = [("SEND_ONLY", PSN + 2), ("SEND_ONLY", PSN + 3)]
+    assert peer.requests() == rest
+    for _ in range(2):
+        peer.ack(PSN + 2, NAK_SEQUENCE)
+    assert peer.requests() == rest
+    peer.ack(PSN + 3)
+    assert qp.host.sends() == [(number, SUCCESS) for number in range(1, 4)]

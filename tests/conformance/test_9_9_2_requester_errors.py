@@ -327,6 +327,52 @@ def test_9_9_2_an_answer_beyond_one_that_is_owed_says_that_this_was_lost(asking,
     assert qp.state == QPState.RTS
 
 
+# Codes of NAKs that mean nothing, and classes that are none.
+RESERVED_SYNDROMES = [0x65, 0x7F, 0x40, 0x5F, 0x80, 0x9F, 0xE0, 0xFF]
+
+
+@pytest.mark.parametrize("syndrome", RESERVED_SYNDROMES)
+def test_9_9_2_a_reserved_syndrome_is_a_bad_response_to_its_request(asking, syndrome):
+    qp, peer, memory = asking
+    qp.post(send(wr_id=1), write(memory.sge(0, 8), rkey=0x77, wr_id=2), send(wr_id=3))
+    peer.take()
+    peer.ack(PSN + 1, syndrome)
+    first, second, third = qp.host.send_wcs()
+    assert (first.wr_id, first.status) == (1, SUCCESS)
+    assert (second.wr_id, second.status, second.reason, second.key, second.by_peer) == (
+        2,
+        WcStatus.BAD_RESP_ERR,
+        Reason.BAD_RESPONSE,
+        0x77,
+        True,
+    )
+    assert (third.wr_id, third.status) == (3, FLUSHED)
+    assert qp.state == QPState.ERR
+
+
+@pytest.mark.parametrize("syndrome", RESERVED_SYNDROMES)
+@pytest.mark.parametrize("psn", [PSN - 1, PSN + 2, PSN + 0x800000])
+def test_9_9_2_a_reserved_syndrome_about_what_is_not_under_way_changes_nothing(
+    asking, syndrome, psn
+):
+    qp, peer, _ = asking
+    qp.post(send(wr_id=1), send(wr_id=2))
+    peer.take()
+    peer.ack(psn, syndrome)
+    assert (qp.host.sends(), qp.state) == ([], QPState.RTS)
+    peer.ack(PSN + 1)
+    assert qp.host.sends() == [(1, SUCCESS), (2, SUCCESS)]
+
+
+def test_9_9_2_a_reserved_syndrome_that_skips_an_unanswered_read_is_a_lost_answer_first(asking):
+    qp, peer, memory = asking
+    qp.post(read(memory.sge(0, 8), wr_id=1), send(wr_id=2))
+    peer.take()
+    peer.ack(PSN + 1, 0x65)
+    assert qp.host.sends() == []
+    assert [name for name, _ in peer.requests()] == ["RDMA_READ_REQUEST", "SEND_ONLY"]
+
+
 # --- order
 
 

@@ -32,14 +32,21 @@ def shared(
     return fabric.keep(srq), fabric.keep(made)
 
 
-def beside(fabric: Fabric, near: End, far: End) -> hca.QP:
+def beside(
+    fabric: Fabric, near: End, far: End, qp_type: hca.QPType = hca.QPType.RC, **attributes: hca.Mtu
+) -> hca.QP:
     """Another queue pair of `near`, connected to another one of `far`."""
     mine, theirs = (
-        end.pd.create_qp(hca.QPType.RC, send_cq=end.cq, recv_cq=end.cq) for end in (near, far)
+        end.pd.create_qp(qp_type, send_cq=end.cq, recv_cq=end.cq) for end in (near, far)
     )
-    mine.connect(theirs.info())
-    theirs.connect(mine.info())
+    mine.connect(theirs.info(), **attributes)
+    theirs.connect(mine.info(), **attributes)
     return fabric.keep((mine, theirs))[0]
+
+
+def unreliable(fabric: Fabric, near: End, far: End) -> hca.QP:
+    """An unreliable one."""
+    return beside(fabric, near, far, hca.QPType.UC, path_mtu=hca.Mtu.MTU_256)
 
 
 REQUESTS: dict[str, Callable[[hca.Sge, hca.RemoteMemory], hca.SendRequest]] = {
@@ -289,3 +296,85 @@ def test_the_watch_makes_no_calls_that_a_fault_counts() -> None:
         a.qp.post_send(hca.Write(a.mr[:8], remote=b.mr.remote()[:8], signaled=True))
         assert a.next().ok
         assert refusal.calls == 0
+
+
+@pytest.mark.parametrize("length", [100, 1000])
+@pytest.mark.parametrize("lost", [None, "UC_RDMA_WRITE_MIDDLE", "UC_RDMA_WRITE_LAST"])
+@pytest.mark.parametrize("signaled", [True, False])
+def test_an_unreliable_write_that_has_arrived_is_no_race(
+    length: int, lost: str | None, signaled: bool
+) -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        uc = unreliable(fabric, a, b)
+        watch = fabric.watch_memory()
+        if lost is not None:
+            fabric.faults.drop(opcode=lost)
+        part, far = a.mr[:length], b.mr.remote()[:length]
+        uc.post_send(hca.Write(part, remote=far, signaled=signaled))
+        uc.post_send(hca.Write(part, remote=far, signaled=True))
+        assert all(a.next().ok for _ in range(1 + signaled))
+        fabric.run_for(0.001)
+        watch.reads(b.mr[:length])
+        a.qp.post_send(hca.Write(part, remote=far, signaled=True))
+        assert a.next().ok
+
+
+@pytest.mark.parametrize("length", [100, 1000])
+def test_who_reads_what_an_unreliable_write_has_not_brought_yet(length: int) -> None:
+    """That it has completed says only that it has left."""
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        uc = unreliable(fabric, a, b)
+        watch = fabric.watch_memory()
+        for _ in range(3):
+            write = hca.Write(a.mr[:length], remote=b.mr.remote()[:length], signaled=True)
+            uc.post_send([write, write])
+            assert all(a.next().ok for _ in range(2))
+            a.buffer[0] += 1  # What it leaves behind is the program's again.
+            with pytest.raises(RaceError, match="h2 reads what"):
+                watch.reads(b.mr[:1])
+            fabric.run_for(0.001)
+            watch.reads(b.mr[:length])
+
+
+def test_a_region_goes_while_an_unreliable_write_is_on_its_way() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        uc = unreliable(fabric, a, b)
+        fabric.watch_memory()
+        near, far = a.pd.reg_mr(bytearray(100)), b.pd.reg_mr(bytearray(100))
+        uc.post_send(hca.Write(near, remote=far.remote(), signaled=True))
+        assert a.next().ok
+        near.close()
+        fabric.check()
+        far.close()
+        with pytest.raises(RaceError, match=r"h2: the region .* is deregistered"):
+            fabric.check()
+
+
+@pytest.mark.parametrize("length", [100, 1000])
+@pytest.mark.parametrize("kind", [hca.QPType.UC, hca.QPType.RC])
+def test_an_unreliable_write_and_another_overlap(length: int, kind: hca.QPType) -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.watch_memory()
+        for qp in (unreliable(fabric, a, b), beside(fabric, a, b, kind)):
+            qp.post_send(hca.Write(a.mr[:length], remote=b.mr.remote()[:length]))
+        fabric.run_for(0.001)
+        with pytest.raises(RaceError, match="neither knew"):
+            fabric.check()
+
+
+def test_unreliable_writes_that_have_left_overlap() -> None:
+    """One of them arrives before the other, but was not there yet when that was posted."""
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        qps = [unreliable(fabric, a, b) for _ in range(2)]
+        fabric.watch_memory()
+        for qp in qps:
+            qp.post_send(hca.Write(a.mr[:100], remote=b.mr.remote()[:100], signaled=True))
+            assert a.next().ok
+        fabric.run_for(0.001)
+        with pytest.raises(RaceError, match="neither knew"):
+            fabric.check()

@@ -93,6 +93,8 @@ class Posted:
         span: What it changes there, in this process: the first byte and the end; None if that is
             nothing, or not known.
         taker: Of a receive of a shared queue, the queue pair that has begun to fill it.
+        flies: It completes when it has left, and changes memory of the peer later.
+        has_left: It has completed so: its buffers are the program's again.
     """
 
     wr: Any
@@ -101,10 +103,12 @@ class Posted:
     remote: tuple[int, int] | None = None
     span: tuple[int, int] | None = None
     taker: int = 0
+    flies: bool = False
+    has_left: bool = False
 
     def holds(self, handle: int) -> bool:
         """Whether one of its buffers is of the region with this handle."""
-        parts = () if self.wr is None else self.wr._kept
+        parts = () if self.wr is None or self.has_left else self.wr._kept
         return any(mr is not None and mr.handle == handle for mr in map(region_of, parts))
 
     def lands_in(self, begin: int, end: int) -> bool:

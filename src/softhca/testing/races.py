@@ -31,8 +31,9 @@ from softhca.testing.posted import (
 from softhca.testing.record import DESTROYED, RECEIVE, SHARED, SIGNALED, Record, What
 from softhca.testing.regions import Regions, bytes_of
 from softhca.testing.rights import operation_of
+from softhca.testing.writes import Writes
 from softhca.verbs.device import Device
-from softhca.verbs.enums import QPState, SendFlags, WrOpcode
+from softhca.verbs.enums import QPState, QPType, SendFlags, WrOpcode
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.mr import MR, Sge
 from softhca.verbs.wr_memory import BindMw
@@ -68,9 +69,7 @@ class MemoryWatch:
         self._shared = SharedReceives()
         self._regions: list[Regions] = []
         self._seen = len(fabric.trace)
-        # WRITEs under way: where they wrote, by which queue pair, and for which work request.
-        self._writes: list[tuple[Record, tuple[int, int, int], Place, int]] = []
-        self._senders: dict[int, tuple[Place, int]] = {}
+        self._writes = Writes()
         self._open_wrs: dict[Place, deque[tuple[int, bool, int]]] = {}
         self._numbers = 0
         for device in fabric.devices:
@@ -212,7 +211,9 @@ class MemoryWatch:
     def _note_remote(self, host: int, qpn: int, wr: Any, posted: Posted) -> None:
         hca = self._fabric.devices[host].adapter
         # Not by way of a fault, which counts calls of programs.
-        peer = type(hca).query_qp(hca, qpn)[0].ah_attr.dgid
+        attr, init = type(hca).query_qp(hca, qpn)
+        peer = attr.ah_attr.dgid
+        posted.flies = init.type == QPType.UC
         size = 8 if "ATOMIC" in WrOpcode(wr.opcode).name else wr.byte_count
         for number, device in enumerate(self._fabric.devices):
             if device.closed or peer not in (device.gid.raw, *device.adapter.gids):
@@ -233,6 +234,8 @@ class MemoryWatch:
                     yield f"qp {qpn:#x}", host, posted
         for (host, srq), posted in self._shared.all():
             yield f"srq {srq}", host, posted
+        for (host, qpn), posted in self._writes.flying():
+            yield f"qp {qpn:#x}", host, posted
 
     def _told(self, queue: str, host: int, posted: Posted) -> str:
         name = self._fabric.name_of(host)
@@ -315,6 +318,7 @@ class MemoryWatch:
         fabric = self._fabric
         if fabric.trace.forgotten > self._seen:
             self._seen = fabric.trace.forgotten
+            self._writes.lose_sight()
         for record in fabric.trace.since(self._seen):
             self._seen += 1
             where = (record.host or 0, record.qpn)
@@ -330,18 +334,17 @@ class MemoryWatch:
             elif record.what is What.COMPLETION:
                 self._completed(where, record)
             elif record.what is What.SENT:
-                numbers = [n for wr, _, n in self._open_wrs.get(where, ()) if wr == record.a]
-                if numbers and operation_of(record.data[0]) in _WRITES:
-                    self._senders[record.packet] = (where, numbers[0])
+                self._sent(where, record)
             elif record.what is What.WRITE:
                 self._landed(record)
-                if record.packet in self._senders:
-                    self._wrote(record)
             elif record.what is What.DELIVERED:
                 self._shared.delivered(record.packet, record.qpn)
+                self._writes.arrived(record.packet, self._numbers)
+            elif record.what is What.LOST:
+                self._writes.arrived(record.packet, self._numbers)
             elif record.what is What.STATE and record.b in (QPState.RESET, DESTROYED):
                 self._shared.abandoned(*where)
-                self._writes = [one for one in self._writes if one[2] != where]
+                self._writes.forget(where)
                 for queues in (self._sends, self._receives, self._open_wrs):
                     queues.pop(where, None)
 
@@ -365,36 +368,44 @@ class MemoryWatch:
                     buffer.expected[low - buffer.begin : high - buffer.begin] = fresh
         if place is not None and end is not None and record.packet:
             self._shared.landed(host, record.packet, place, end)
+        for before, now, first in self._writes.wrote(record, place):
+            names = [
+                f"{self._fabric.name_of(at)}, qp {qpn:#x}" for at, qpn in (before.where, now.where)
+            ]
+            self.races.append(
+                f"{self._fabric.name_of(host)}: bytes at {record.a + first:#x} are written by "
+                f"{names[0]} at {before.record.at_ns} ns and by {names[1]} at {record.at_ns} ns, "
+                f"and neither knew of the other's end"
+            )
+
+    def _sent(self, where: Place, record: Record) -> None:
+        leaving = self._writes.leaving(where)
+        opened = zip(self._open_wrs.get(where, ()), self._sends.get(where, ()), strict=False)
+        sender = next(
+            ((n, posted.flies) for (wr_id, _, n), posted in opened if wr_id == record.a), None
+        )
+        if leaving is not None:
+            sender = leaving, True
+        if sender is not None and operation_of(record.data[0]) in _WRITES:
+            self._writes.sent(record.packet, where, *sender)
 
     def _completed(self, where: Place, record: Record) -> None:
+        failed = bool(record.b & 255)
         posted = self._sends.get(where)
         opened = self._open_wrs.get(where)
         done: set[int] = set()
         while opened:
             wr_id, signaled, number = opened.popleft()
-            done.add(number)
-            if posted:
-                posted.popleft()
-            if wr_id == record.a and (signaled or record.b & 255):
+            is_last = wr_id == record.a and (signaled or failed)
+            one = posted.popleft() if posted else None
+            if one is not None and one.flies:
+                self._writes.left(number, where, one, self._numbers, is_last and not failed)
+            else:
+                done.add(number)
+            if is_last:
                 break
-        self._writes = [one for one in self._writes if one[2] != where or one[3] not in done]
-
-    def _wrote(self, record: Record) -> None:
-        where, number = self._senders[record.packet]
-        host, length = record.host or 0, len(record.after)
-        place = self._regions[host].place_of(record.number, record.a)
-        # Of memory that is not followed, what its key calls it.
-        at = (host, record.number, record.a) if place is None else (-1, 0, place)
-        for other, before, by, _ in self._writes:
-            low, high = max(before[2], at[2]), min(before[2] + len(other.after), at[2] + length)
-            if by != where and before[:2] == at[:2] and low < high:
-                names = [f"{self._fabric.name_of(h)}, qp {qpn:#x}" for h, qpn in (by, where)]
-                self.races.append(
-                    f"{self._fabric.name_of(host)}: bytes at {record.a + low - at[2]:#x} are "
-                    f"written by {names[0]} at {other.at_ns} ns and by {names[1]} at "
-                    f"{record.at_ns} ns, and neither knew of the other's end"
-                )
-        self._writes.append((record, at, where, number))
+        waiting = [queue[0][2] for queue in self._open_wrs.values() if queue]
+        self._writes.done(done, min(waiting, default=self._numbers + 1))
 
     def check(self) -> None:
         """Looks once more.
