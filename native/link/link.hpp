@@ -56,8 +56,8 @@ class Link {
   // The last send() could not hand everything on.
   virtual bool blocked() const { return false; }
 
-  // Whether routes of what comes need their traffic class, hop limit and flow label, which take time
-  // to fetch. A link tells them until it hears that nobody asks.
+  // Whether routes of what comes need their traffic class, hop limit and flow label, which take
+  // time to fetch. A link tells them until it hears that nobody asks.
   virtual void tell_fields(bool) {}
 
   // What this peer sends has IPv4 identifications of its own: it sees those of others.
