@@ -166,7 +166,8 @@ class Driver {
   YieldHabit::Yield be_patient(int& looks);
   void pump(unsigned work);
   bool may_be_patient() const;
-  Outcome progress(unsigned work, int max_rounds, bool patient);
+  // `neighbours`: what they have sent is fetched too.
+  Outcome progress(unsigned work, int max_rounds, bool patient, bool neighbours = true);
   std::uint64_t arm();
   bool try_enter() { return !engine_busy_.exchange(true); }
   bool enter();
@@ -229,7 +230,9 @@ class Driver {
   std::atomic<std::uint64_t> impatient_until_ns_{0};  // No caller holds any until then.
   std::atomic<std::uint64_t> last_poll_ns_{0};        // Of those that found nothing.
   std::atomic<std::uint32_t> fruitful_polls_{0};      // The others; 0: none since a caller slept.
-  std::atomic<bool> caller_fetches_{false};  // One that polls is at what neighbours have sent.
+  // Times that one who polls has begun to fetch what neighbours have sent, and has done so: odd
+  // while one is at it.
+  std::atomic<std::uint32_t> caller_fetches_{0};
   bool polled_in_vain_ = false;  // The last poll found nothing; with the adapter locked.
   YieldHabit yields_;
   // Of the wire; they never change while the thread runs.
@@ -254,6 +257,7 @@ class Driver {
   WatchDuty duty_;
   // Of whoever has the watch, too.
   std::uint64_t aside_ns_ = 0;
+  unsigned left_alone_ = 0;
   bool lingering_ = false;
   unsigned rounds_ = 0;
 };

@@ -69,9 +69,10 @@ Result<std::size_t> Driver::poll_under_lock(std::uint32_t cq, std::span<Completi
   if (!polled.ok() || !neighbourhood_ || !neighbourhood_->is_inhabited()) return polled;
   if (!neighbourhood_->has_work() && !waits_for_neighbours()) return polled;
   // The longer it takes, the less shall the thread think that the caller has gone.
-  caller_fetches_.store(true, std::memory_order_relaxed);
+  const std::uint32_t fetches = caller_fetches_.load(std::memory_order_relaxed);
+  caller_fetches_.store(fetches + 1, std::memory_order_relaxed);
   const bool fetched = fetch_and_settle(due);
-  caller_fetches_.store(false, std::memory_order_relaxed);
+  caller_fetches_.store(fetches + 2, std::memory_order_relaxed);
   if (!fetched) return polled;
   note_fruitful_poll();
   return guarded_->adapter.poll_cq(cq, out);
@@ -146,7 +147,7 @@ void Driver::pump(unsigned work) {
 
 // The bits are set before the engine is tried, and looked at after it is let go: whoever finds it
 // busy leaves his work to the holder, and it cannot be missed.
-Driver::Outcome Driver::progress(unsigned work, int max_rounds, bool patient) {
+Driver::Outcome Driver::progress(unsigned work, int max_rounds, bool patient, bool neighbours) {
   pending_.fetch_or(work);
   int rounds = 0;
   while (pending_.load() != 0) {
@@ -157,7 +158,7 @@ Driver::Outcome Driver::progress(unsigned work, int max_rounds, bool patient) {
     do {
       const unsigned bits = pending_.exchange(0);
       receive |= (bits & kReceive) != 0;
-      more |= fetch_under_lock();
+      more |= neighbours && fetch_under_lock();
       const bool look = receive && (rounds % kRoundsPerLook == 0 || !engine_->has_more_to_send());
       more = engine_->round(look, more || (bits & kTransmit) != 0, patient);
     } while (more && ++rounds < max_rounds);
@@ -197,7 +198,7 @@ bool Driver::caller_is_polling() {
   if (std::exchange(fruitful_polls_seen_, polls) != polls && polls != 0) return true;
   const std::uint64_t last_ns = last_poll_ns_.load(std::memory_order_relaxed);
   const std::uint64_t now_ns = monotonic_ns();
-  return caller_fetches_.load(std::memory_order_relaxed) ||
+  return caller_fetches_.load(std::memory_order_relaxed) % 2 != 0 ||
          (last_ns != 0 && (last_ns >= now_ns || now_ns - last_ns < kPollingNs));
 }
 

@@ -18,6 +18,9 @@ namespace {
 // while the caller goes on, and bounds how long peers wait once the caller has stopped.
 constexpr std::uint64_t kMinAsideNs = 100'000;
 constexpr std::uint64_t kMaxAsideNs = 1'000'000;
+// A caller that fetches whenever the thread looks has been left alone so often when the network
+// gets its turn.
+constexpr unsigned kMostLeftAlone = 3;
 // The thread has nothing else to do, but looks whether it shall stop.
 constexpr int kThreadRounds = 64;
 // A caller that waits wants to know soon that it need not.
@@ -53,11 +56,22 @@ void Driver::watch(Waiter* waiter) {
   if (++rounds_ % kRoundsPerGlance == 0) glance();
   if (caller_is_polling()) {
     const std::uint64_t last_ns = last_poll_ns_.load();
+    const std::uint32_t fetches = caller_fetches_.load(std::memory_order_relaxed);
     aside_ns_ = std::clamp(aside_ns_, kMinAsideNs, kMaxAsideNs);
     step_aside(aside_ns_, waiter);
     aside_ns_ *= 2;
-    // A caller who finds something at each poll looks at nothing else, and releases nothing.
-    if (last_poll_ns_.load() == last_ns) progress(kTransmit | kReceive, kThreadRounds, false);
+    // A caller who finds something at each poll looks at nothing else, and releases nothing. Where
+    // it has been fetched from neighbours, the caller does that: who takes turns with it at long
+    // payloads takes the processor from it, or has another one wait for the same bytes.
+    const std::uint32_t fetches_now = caller_fetches_.load(std::memory_order_relaxed);
+    const bool neighbours = fetches_now == fetches;
+    // One that is at it has the adapter locked, and comes back to who waits for that only when it
+    // has copied everything.
+    if (fetches_now % 2 != 0 && ++left_alone_ < kMostLeftAlone) return;
+    left_alone_ = 0;
+    if (last_poll_ns_.load() == last_ns) {
+      progress(kTransmit | kReceive, kThreadRounds, false, neighbours);
+    }
     return;
   }
   aside_ns_ = kMinAsideNs;
