@@ -19,8 +19,8 @@ WatchedParts::WatchedParts(std::uint64_t address, std::size_t bytes) {
   count = bytes > first ? 2 : 1;
 }
 
-// The kernel looks up each range over there anew, which takes a tenth as long as copying 64 KiB,
-// and a call takes three times as long as that. Pieces here cost nothing.
+// The kernel looks up each range over there anew, and a call has to find the other process first.
+// Pieces here cost next to nothing.
 std::size_t read_process(pid_t process, std::span<const ProcessRead> reads) {
   std::array<iovec, 2 * kMostReads> here;
   std::array<iovec, 2 * kMostReads> there;
