@@ -176,10 +176,15 @@ Result<std::uint32_t> MemoryTable::reregister_region(std::uint32_t handle,
     return status;
   }
   tell_unnamed(*slot);
-  revoke(*slot);
   const RegionRequest& before = slot->region;
-  if (before.pd != request.pd || before.address != request.address ||
-      before.length != request.length || before.iova != request.iova) {
+  const bool is_another = before.pd != request.pd || before.address != request.address ||
+                          before.length != request.length || before.iova != request.iova;
+  // An answer that is on its way stays where its key still grants it: only what would be refused
+  // from now on is taken back.
+  if (is_another || (before.access & ~request.access & kAccessRemoteRead) != 0) {
+    revoke(*slot);
+  }
+  if (is_another) {
     // Who still has the old key must not reach other memory by it, for as long as tags last.
     slot->tag = static_cast<std::uint8_t>(slot->tag + 1);
   }

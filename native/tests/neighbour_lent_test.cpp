@@ -134,6 +134,38 @@ TEST("neighbour: a request that is refused does not cost the answer of a READ be
   other.go();
 }
 
+// Gives the region of a side other rights, while an answer from it is on its way; what the READ
+// comes to.
+Completion read_across_new_rights(std::uint32_t access) {
+  Side reader(1);
+  Side other(2);
+  introduce(reader, other);
+  std::ranges::fill(other.bytes, 42);
+  post(reader, {work(WrOpcode::RDMA_READ, reader, other)});
+  CHECK(other.neighbours->fetch(kNow));
+  CHECK(!other.adapter.exchange(kNow));
+  RegionRequest wanted;
+  wanted.access = access;
+  CHECK(other.adapter.rereg_mr(other.mr.handle, kReregAccess, wanted).ok());
+  carry(reader, other);
+  const std::vector<Completion> came = poll(reader);
+  CHECK_EQ(came.size(), 1u);
+  const bool is_there = std::ranges::count(reader.bytes, 42) == static_cast<std::ptrdiff_t>(kBytes);
+  CHECK_EQ(is_there, came[0].status == WcStatus::SUCCESS);
+  reader.go();
+  other.go();
+  return came[0];
+}
+
+// The key is what it was, and on the network nobody would notice.
+TEST("neighbour: a region that gets other rights still gives the answer that is on its way") {
+  CHECK(read_across_new_rights(kAccessRemoteRead).status == WcStatus::SUCCESS);
+}
+
+TEST("neighbour: a region that loses the right to be read refuses the answer on its way") {
+  CHECK(read_across_new_rights(kAccessLocalWrite).status == WcStatus::REM_ACCESS_ERR);
+}
+
 // The READ behind it is refused before anybody has heard that the first one was never fetched.
 TEST("neighbour: of two READs of a region that goes, the peer hears that the first is refused") {
   Side reader(1);

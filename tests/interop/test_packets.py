@@ -53,6 +53,12 @@ ACKED = "RC_ACK +0 syndrome 1f msn 1"
         ("RC_READ +0 of all+0 length 8", "RC_RESPONSE_LAST +0", "RC_RESPONSE_ONLY +0", 1, ""),
         ("RC_SEND_FIRST +0 bytes 256", ACKED, "RC_ACK +0 syndrome 61 msn 0", 1, "1 unexplained"),
         ("RC_SEND_FIRST +0 bytes 255", ACKED, "RC_ACK +0 syndrome 61 msn 0", 0, "0 unexplained"),
+        ("RC_ACK +0 syndrome 9f msn 1", "[0 op 1]", "[0 BAD_RESP_ERR]", 0, "reserved syndrome"),
+        ("RC_ACK +0 syndrome 1f msn 1", "[0 op 1]", "[0 BAD_RESP_ERR]", 1, "1 unexplained"),
+        ("RC_ATOMIC_ACK +0 syndrome 21 msn 1", "[0 op 3]", "[0 BAD_RESP_ERR]", 0, "brings"),
+        ("RC_ATOMIC_ACK +0 syndrome 1f msn 1", "[2 op 0]", "[2 BAD_RESP_ERR]", 0, "no acknowledge"),
+        ("RC_ATOMIC_ACK +0 syndrome 1f msn 1", "[2 op 3]", "[2 BAD_RESP_ERR]", 1, "1 unexplained"),
+        ("UD_SEND_ONLY +2 bytes 256", "[3 LOC_QP_OP_ERR]", "[3 LOC_LEN_ERR]", 0, "class E"),
     ],
 )
 def test_a_difference_is_explained_or_fails(

@@ -21,6 +21,7 @@ KNOWN = (
         "ENODATA|EINVAL|ENETUNREACH",
         "another GID table: ours has 16 entries, rxe's 1,024, and its first is of IPv6",
     ),
+    (r"method 0,6", "0", "ENODATA", "another GID table: rxe has an entry there, we have none"),
     (
         r".* 26( extended)?",
         "0",

@@ -92,6 +92,13 @@ def test_a_difference_is_explained_or_fails(
         ),
         ("modify_srq mask 2 limit 3", "0 query 0 7/5 limit 3", "0 query 0 7/5 limit 0", ""),
         (
+            "reg_mr access 11f offset 10000 length 10000 iova 0",
+            "EINVAL",
+            "EFAULT",
+            "a region may give a right to FLUSH (Annex A19), which rxe of 6.1 does not know",
+        ),
+        ("reg_mr access 1f offset 10000 length 10000 iova 0", "EINVAL", "EFAULT", ""),
+        (
             "then RC SEND READ LOCAL_INV",
             " a sends a receives b sends b receives states 3/3",
             " a sends [200 RNR retry counter exceeded] a receives b sends b receives states 6/3",

@@ -70,6 +70,12 @@ KERNEL = (
         r" (\d+)/\d+ limit \1$",
         "no limit is higher than its queue",
     ),
+    Known(
+        r"^reg_mr access \w*[13579bdf]\w\w ",
+        "^EINVAL$",
+        "^(0|EFAULT)$",
+        "a region may give a right to FLUSH (Annex A19), which rxe of 6.1 does not know",
+    ),
     Known("^dereg_mr", "^EINVAL$", "^EBUSY$", "a region with windows is busy (ibv_dereg_mr(3))"),
     Known(
         "local_inv|LOCAL_INV| posts ",

@@ -121,6 +121,12 @@ KNOWN = (
         "what does not fit its receive on UC and UD is dropped in silence (9.8.2, 9.8.3)",
     ),
     Known(
+        "^U",
+        r"\[\d LOC_QP_OP_ERR\]",
+        r"^\[\d LOC_LEN_ERR\]$",
+        "a receive of a shared queue that is too short is lost to it (9.9.3, class E)",
+    ),
+    Known(
         "^RC_(CAS|FAA)",
         "syndrome 62",
         "syndrome 61",
@@ -154,8 +160,20 @@ KNOWN = (
     Known(
         "^RC_ACK .*syndrome (40|7f|80|9f)",
         "",
-        "^-$",
-        "a reserved syndrome says nothing (9.7.5.2.8)",
+        "^-$|BAD_RESP_ERR",
+        "a reserved syndrome is a bad response (9.9.2); rxe takes it for another",
+    ),
+    Known(
+        r"^RC_(RESPONSE_\w+|ATOMIC_ACK) .*syndrome [2-9]",
+        "",
+        "^-$|BAD_RESP_ERR",
+        "what brings an answer acknowledges its request (9.7.5.1); rxe does not look at that",
+    ),
+    Known(
+        "^RC_ATOMIC_ACK",
+        r"^\[\d+ op [01]\]",
+        "BAD_RESP_ERR",
+        "an atomic's answer is no acknowledgement (9.9.2); rxe takes it for one",
     ),
     Known(
         "^RC_ACK .*syndrome 64",
