@@ -123,6 +123,12 @@ def test_a_bind_of_type_1_may_fail_when_it_runs_and_the_next_key_goes_on(lender)
     assert pair.completion(pair.a).ok
 
 
+def test_a_failed_invalidation_tells_the_key_and_nothing_that_there_was_not(lender):
+    wc = lender.run(LocalInv(0x12345))
+    assert wc.status is WcStatus.MW_BIND_ERR
+    assert wc.why.endswith(" (key 0x12345)")  # No lkey, no address, no packet.
+
+
 def test_a_failed_rebind_of_type_1_leaves_the_window_as_it_was(lender):
     pair, mw = lender.pair, lender.window(MwType.TYPE_1)
     other, owner = pair.connected()
