@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 from softhca import _adapter
 from softhca.verbs.enums import Reason, WcFlags, WcStatus
 from softhca.verbs.errors import VerbsError
+
+if TYPE_CHECKING:
+    from softhca.completion.cqe import Cqe
 
 # Of a completion without its `cqe`, as `records.WC_DTYPE` lays it out.
 RECORD_BYTES = 72
@@ -66,6 +70,11 @@ class WC(_adapter.Completion):
     """
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def cqe(self) -> Cqe | None: ...
 
     def _record(self) -> bytes:
         record = bytearray(RECORD_BYTES)
