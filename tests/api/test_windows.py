@@ -341,6 +341,7 @@ def test_closing_the_queue_pair_takes_a_2b_window_and_is_refused_with_a_2a(lende
         with pytest.raises(hca.VerbsError, match="2A windows are bound") as refused:
             lender.lending.close()
         assert refused.value.errno == errno.EBUSY
+        assert str(refused.value).startswith("qp: ")  # Whatever number it has.
         assert lender.run(LocalInv(mw.rkey, signaled=True)).ok
     lender.lending.close()
     assert mw.state is KeyState.FREE
