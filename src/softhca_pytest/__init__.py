@@ -109,20 +109,42 @@ def rdma_seed(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def rdma_fabric(request: pytest.FixtureRequest, rdma_seed: int) -> Iterator[Fabric]:
+def rdma_fabric(rdma_seed: int) -> Iterator[Fabric]:
     """A fabric in virtual time, without hosts yet: `a, b = rdma_fabric.hosts(2)`."""
     from softhca.testing import Fabric
 
-    words = _words(request.node)
     fabric = Fabric(rdma_seed)
-    _prepare(fabric, words)
-    request.node._rdma_fabric = fabric
     try:
         yield fabric
-        if not getattr(request.node, "_rdma_broken_off", False):
-            _demand_good_end(fabric, words)
     finally:
         fabric.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Does with a fabric what the mark says, be it one that a fixture of the user's made."""
+    made = yield
+    if fixturedef.argname == "rdma_fabric" and isinstance(request.node, pytest.Item):
+        from softhca.testing import Fabric
+
+        # A fixture of the user's may also give ours, with links.
+        if isinstance(made, Fabric) and made is not getattr(request.node, "_rdma_fabric", None):
+            _take_care_of(made, request.node, fixturedef)
+    return made
+
+
+def _take_care_of(fabric: Fabric, item: pytest.Item, fixturedef: pytest.FixtureDef[Any]) -> None:
+    words = _words(item)
+    _prepare(fabric, words)
+    item._rdma_fabric = fabric  # type: ignore[attr-defined]
+
+    def end() -> None:
+        if not getattr(item, "_rdma_broken_off", False):
+            _demand_good_end(fabric, words)
+
+    fixturedef.addfinalizer(end)  # The last is the first: the fabric is still open.
 
 
 def _demand_good_end(fabric: Fabric, words: dict[str, Any]) -> None:
@@ -141,19 +163,16 @@ def _prepare(fabric: Fabric, words: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def rdma_pair(request: pytest.FixtureRequest, rdma_fabric: Fabric) -> Pair:
+def rdma_pair(rdma_fabric: Fabric) -> Pair:
     """Two hosts with a connected queue pair each; see `softhca.testing.Pair`."""
     from softhca.testing import Pair
 
-    # The fabric may be one that a fixture of the user's made, under this name.
-    request.node._rdma_fabric = rdma_fabric
     return Pair(rdma_fabric)
 
 
 @pytest.fixture
-def rdma_device(request: pytest.FixtureRequest, rdma_fabric: Fabric) -> softhca.Device:
+def rdma_device(rdma_fabric: Fabric) -> softhca.Device:
     """The device of the only host of a fabric."""
-    request.node._rdma_fabric = rdma_fabric
     return rdma_fabric.host()
 
 

@@ -187,6 +187,14 @@ def test_a_closed_device_holds_no_descriptor_though_it_had_callbacks() -> None:
         gc.enable()
 
 
+def test_a_device_takes_no_more_descriptors_than_the_guide_says() -> None:
+    """Programs with many hosts come to the usual limit, 1024 (docs/guide/errors.md)."""
+    with hca.open():  # What the first one brings along stays for all.
+        before = descriptors()
+        with hca.open():
+            assert descriptors() - before <= 16
+
+
 def test_a_leaked_device_goes_with_its_last_reference() -> None:
     gc.collect()
     gc.disable()

@@ -199,6 +199,17 @@ def test_a_completion_is_immutable_and_explains_itself(simulated: Pair) -> None:
     assert pickle.loads(pickle.dumps(raised.value)).errno == errno.EIO
 
 
+def test_an_explanation_has_no_key_where_none_was_used(simulated: Pair) -> None:
+    near, _ = simulated.connected()
+    buffer = simulated.a.mr
+    near.post_send(hca.FetchAdd(buffer[:4], remote=simulated.b.mr.remote()[:8], add=1))
+    assert simulated.completion(simulated.a).why.endswith("must have 8 bytes (4 bytes)")
+    near, _ = simulated.connected()
+    # Here 0 is what was given, and what is wrong.
+    near.post_send(hca.Write(buffer[:8], remote=RemoteMemory(0, 0, 8)))
+    assert "(key 0x0, address 0x0, 8 bytes, PSN " in simulated.completion(simulated.a).why
+
+
 def test_a_completion_is_equal_to_what_has_the_same_fields(simulated: Pair) -> None:
     near, _ = simulated.connected()
     write = hca.Write(simulated.a.mr[:8], remote=simulated.b.mr.remote(), wr_id=7, signaled=True)

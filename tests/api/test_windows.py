@@ -123,6 +123,12 @@ def test_a_bind_of_type_1_may_fail_when_it_runs_and_the_next_key_goes_on(lender)
     assert pair.completion(pair.a).ok
 
 
+def test_a_failed_invalidation_tells_the_key_and_nothing_that_there_was_not(lender):
+    wc = lender.run(LocalInv(0x12345))
+    assert wc.status is WcStatus.MW_BIND_ERR
+    assert wc.why.endswith(" (key 0x12345)")  # No lkey, no address, no packet.
+
+
 def test_a_failed_rebind_of_type_1_leaves_the_window_as_it_was(lender):
     pair, mw = lender.pair, lender.window(MwType.TYPE_1)
     other, owner = pair.connected()
@@ -335,6 +341,7 @@ def test_closing_the_queue_pair_takes_a_2b_window_and_is_refused_with_a_2a(lende
         with pytest.raises(hca.VerbsError, match="2A windows are bound") as refused:
             lender.lending.close()
         assert refused.value.errno == errno.EBUSY
+        assert str(refused.value).startswith("qp: ")  # Whatever number it has.
         assert lender.run(LocalInv(mw.rkey, signaled=True)).ok
     lender.lending.close()
     assert mw.state is KeyState.FREE

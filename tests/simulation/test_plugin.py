@@ -251,6 +251,52 @@ def test_a_fabric_of_the_users_own_is_that_of_the_pair(tmp_path: Path) -> None:
     assert re.search(r"seed \d+, 0 ns of virtual time", printed), printed
 
 
+OWN = """
+import pytest
+import softhca as hca
+from softhca.testing import Fabric, Pair
+
+class TestMade:
+    @pytest.fixture
+    def rdma_fabric(self, rdma_seed):
+        with Fabric(rdma_seed, gbps=10) as fabric:
+            yield fabric
+
+    @pytest.mark.rdma(loss=1)
+    def test_loses(self, rdma_pair):
+        assert [fault.name for fault in rdma_pair.fabric.faults.all] == ["loss"]
+
+    def test_leaks(self, rdma_device):
+        self.kept = rdma_device.alloc_pd()
+
+    @pytest.mark.rdma(leaks=False)
+    def test_may_leak(self, rdma_device):
+        rdma_device.alloc_pd()
+
+    def test_fails_without_a_pair(self, rdma_fabric):
+        Pair(rdma_fabric)
+        assert False
+
+class TestPrepared:
+    @pytest.fixture
+    def rdma_fabric(self, rdma_fabric):
+        rdma_fabric.host("mine")
+        return rdma_fabric
+
+    @pytest.mark.rdma(loss=1)
+    def test_loses_once(self, rdma_pair):
+        assert [fault.name for fault in rdma_pair.fabric.faults.all] == ["loss"]
+"""
+
+
+def test_a_fabric_of_the_users_own_does_what_the_mark_says(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(OWN)
+    printed = run(tmp_path, "test_own.py")
+    assert "1 failed, 4 passed, 1 error" in printed, printed
+    assert "ERROR test_own.py::TestMade::test_leaks - Failed: left open: <PD" in printed, printed
+    assert "again: pytest 'test_own.py::TestMade::test_fails_without_a_pair'" in printed, printed
+
+
 def test_a_test_case_has_one_run(tmp_path: Path) -> None:
     (tmp_path / "test_once.py").write_text(ONCE)
     printed = run(tmp_path, "test_once.py", "-k", "test_many_runs")

@@ -36,6 +36,7 @@ qp.post_recv((Recv(mr[0:4], wr_id=5), Recv()))
 (await qp.write(mr[0:4], far, wr_id=5, fence=True)).raise_for_status()
 (await qp.read(mr[0:4], remote=far, solicited=True)).raise_for_status()
 await qp.send(mr, ah=ah, remote_qpn=5, remote_qkey=6, inline=True, srqn=7)
+called: hca.Cqe | None = seen[0].cqe
 await asyncio.gather(*(qp.fetch_add(mr[0:8], far, add=1) for _ in range(5)))
 """
 WRONG = """
@@ -55,6 +56,8 @@ qp.post_recv(Send(mr))
 mr[0]
 cq.poll(1).status
 cq.poll(1)[0].wr_id = 5
+cq.poll(1)[0].cqe = hca.Cqe()
+cq.poll(1)[0].cqe.done(cq, seen[0])
 Send(mr).wr_id = 5
 await qp.write(mr[0:4], far, signaled=True)
 await qp.send(mr, cqe=hca.Cqe(print))

@@ -12,7 +12,7 @@ from softhca.verbs.enums import QPAttrMask, QPState, QPType
 _NAMED = {"attr_mask": QPAttrMask, "qp_state": QPState, "cur_qp_state": QPState, "qp_type": QPType}
 # Arguments that are no number, and calls, whatever number the adapter gives for them.
 _NUMBERLESS = (
-    *("device", "dgid", "gid", "invalidation", "invalidation_channel", "mr", "mw"),
+    *("device", "dgid", "gid", "invalidation", "invalidation_channel", "mr", "mw", "qp"),
     *("attach_mcast", "close", "detach_mcast", "link_counters", "path"),
 )
 # Numbers with several names, of which Python knows one: those of the manual pages.

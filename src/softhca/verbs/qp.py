@@ -44,6 +44,13 @@ if TYPE_CHECKING:
 class QP(AwaitedWork, VerbsObject):
     """A queue pair (struct ibv_qp). `pd.create_qp()` and `xrcd.create_qp()` make it.
 
+    Tasks of asyncio and trio have a method for most work requests, `wc = await qp.write(mr, far)`,
+    which takes what the work request of its name takes, but for `signaled` and `cqe`. The call
+    posts, and raises what `post_send` or `post_recv` raises, EBUSY while its completion queue is
+    awaited in another event loop, and RuntimeError outside of a task. What it returns waits, and
+    gives the completion, be that an error; it raises ECANCELED if the queue pair is reset or
+    destroyed before.
+
     Attributes:
         type: Service type.
         send_cq: Where its sends complete; None for a target of XRC.

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 from softhca import _adapter
 from softhca.verbs.enums import Reason, WcFlags, WcStatus
 from softhca.verbs.errors import VerbsError
 
+if TYPE_CHECKING:
+    from softhca.completion.cqe import Cqe
+
 # Of a completion without its `cqe`, as `records.WC_DTYPE` lays it out.
 RECORD_BYTES = 72
+
+# Always of an access: a key or an address of 0 is one that somebody gave.
+_ACCESSES = frozenset({WcStatus.LOC_PROT_ERR, WcStatus.REM_ACCESS_ERR})
+# What comes of no packet has no PSN.
+_OURS_ALONE = frozenset(
+    {WcStatus.LOC_LEN_ERR, WcStatus.LOC_QP_OP_ERR, WcStatus.LOC_PROT_ERR, WcStatus.MW_BIND_ERR}
+)
 
 
 class CompletionError(VerbsError):
@@ -59,6 +70,11 @@ class WC(_adapter.Completion):
     """
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def cqe(self) -> Cqe | None: ...
 
     def _record(self) -> bytes:
         record = bytearray(RECORD_BYTES)
@@ -116,13 +132,24 @@ class WC(_adapter.Completion):
             if self.by_peer and not text.startswith("the peer"):
                 text = f"the peer refused: {text}"
             sentence += f": {text}"
-        details = []
-        if self.key or self.address or self.length:
-            name = "lkey" if not self.by_peer and not self.is_receive else "key"
-            details.append(f"{name} {self.key:#x}, address {self.address:#x}, {self.length} bytes")
-        if self.reason not in (Reason.NONE, Reason.FLUSHED):
-            details.append(f"PSN {self.psn:#x}")
+        details = self._details()
         return f"{sentence} ({', '.join(details)})" if details else sentence
+
+    def _details(self) -> list[str]:
+        """The access and the PSN that it failed with, as far as there were any."""
+        is_access = self.status in _ACCESSES
+        details = []
+        if self.key or is_access:
+            is_local = is_access and not self.by_peer and not self.is_receive
+            details.append(f"{'lkey' if is_local else 'key'} {self.key:#x}")
+        if self.address or is_access:
+            details.append(f"address {self.address:#x}")
+        if self.length or is_access:
+            details.append(f"{self.length} bytes")
+        has_psn = self.psn != 0 or self.status not in _OURS_ALONE
+        if has_psn and self.reason not in (Reason.NONE, Reason.FLUSHED):
+            details.append(f"PSN {self.psn:#x}")
+        return details
 
     def raise_for_status(self) -> None:
         """Does nothing if the work request succeeded.

@@ -40,15 +40,7 @@ _REMOTE = {
 
 
 class AwaitedOptions(TypedDict, total=False):
-    """Keywords that every send work request takes, awaited or not.
-
-    Attributes:
-        wr_id: 64 bits that come back in the completion.
-        fence: Wait until earlier READs and atomics of the queue pair have completed.
-        solicited: Wake a receiver that waits for solicited completions only.
-        inline: Copy the bytes when posting, so that the buffers are free at once.
-        srqn: XRC: number of the peer's shared receive queue.
-    """
+    """Keywords that every send work request takes, awaited or not; see `SendRequest`."""
 
     wr_id: int
     fence: bool
@@ -58,27 +50,14 @@ class AwaitedOptions(TypedDict, total=False):
 
 
 class Options(AwaitedOptions, total=False):
-    """Keywords that every send work request takes.
-
-    Attributes:
-        signaled: Ask for a completion of success, which is the rule where there is a `cqe`;
-            errors complete in any case.
-        cqe: Callback that the completion goes to; it comes back as `wc.cqe`. With
-            `signaled=False` it hears of errors alone.
-    """
+    """Keywords that every send work request takes; see `SendRequest`."""
 
     signaled: bool | None
     cqe: Cqe | None
 
 
 class AwaitedSendOptions(AwaitedOptions, total=False):
-    """What SENDs take besides, awaited or not.
-
-    Attributes:
-        ah: UD: where to. It may be destroyed as soon as the work request is posted.
-        remote_qpn: UD: queue pair there; 0xFFFFFF is multicast.
-        remote_qkey: UD: its Q_Key; with the most significant bit set, our queue pair's own.
-    """
+    """What SENDs take besides, awaited or not; see `SendRequest`."""
 
     ah: AH
     remote_qpn: int
@@ -178,7 +157,30 @@ _ZERO = 0
 
 
 class SendRequest(_adapter.SendWr):
-    """A work request for a send queue. Its fields are read-only."""
+    """A work request for a send queue: one class for each kind. Its fields are read-only.
+
+    Args:
+        buffers: Parts of regions (`mr[a:b]`), whole regions, or what a registration cache lends.
+        remote: The peer's memory, of which it gave away `mr.remote()`.
+        wr_id: 64 bits that come back in the completion.
+        signaled: Ask for a completion of success, which is the rule where there is a `cqe`;
+            errors complete in any case.
+        fence: Wait until earlier READs and atomics of the queue pair have completed.
+        solicited: Wake a receiver that waits for solicited completions only.
+        inline: Copy the bytes when posting, so that the buffers are free at once; whatever has the
+            buffer protocol need not be registered then, and is copied now.
+        srqn: XRC: number of the peer's shared receive queue.
+        cqe: Callback that the completion goes to; it comes back as `wc.cqe`. With
+            `signaled=False` it hears of errors alone.
+        ah: UD: where to. It may be destroyed as soon as the work request is posted.
+        remote_qpn: UD: queue pair there; 0xFFFFFF is multicast.
+        remote_qkey: UD: its Q_Key; with the most significant bit set, our queue pair's own.
+
+    Raises:
+        VerbsError: EINVAL, for a number that is out of range, an address handle that is closed, or
+            a `remote` that is shorter than the buffers.
+        TypeError: For a buffer that is not registered, without `inline`.
+    """
 
     __slots__ = ()
 
@@ -204,6 +206,7 @@ class SendRequest(_adapter.SendWr):
         operands: dict[str, int] | None = None,
         fields: dict[str, Any] | None = None,
     ) -> None:
+        """Makes a work request of any kind; programs call the class of the kind."""
         fields = dict(fields or {})
         for argument, value in (operands or {}).items():
             field, bits = _OPERANDS[argument]
@@ -254,6 +257,10 @@ class Send(SendRequest):
     __slots__ = ()
 
     def __init__(self, *buffers: BufferLike, **options: Unpack[SendOptions]) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`.
+
+        UD queue pairs need ah, remote_qpn and remote_qkey.
+        """
         super().__init__(WrOpcode.SEND, buffers, **options)
 
 
@@ -263,6 +270,10 @@ class SendImm(SendRequest):
     __slots__ = ()
 
     def __init__(self, *buffers: BufferLike, imm: int, **options: Unpack[SendOptions]) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`.
+
+        UD queue pairs need ah, remote_qpn and remote_qkey.
+        """
         super().__init__(WrOpcode.SEND_WITH_IMM, buffers, operands={"imm": imm}, **options)
 
 
@@ -272,6 +283,10 @@ class SendInv(SendRequest):
     __slots__ = ()
 
     def __init__(self, *buffers: BufferLike, rkey: int, **options: Unpack[SendOptions]) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`.
+
+        UD queue pairs need ah, remote_qpn and remote_qkey.
+        """
         super().__init__(WrOpcode.SEND_WITH_INV, buffers, operands={"rkey": rkey}, **options)
 
 
@@ -287,6 +302,7 @@ class Write(SendRequest):
     def __init__(
         self, *buffers: BufferLike, remote: RemoteMemory, **options: Unpack[Options]
     ) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`."""
         super().__init__(WrOpcode.RDMA_WRITE, buffers, remote=remote, **options)
 
 
@@ -302,6 +318,7 @@ class WriteImm(SendRequest):
     def __init__(
         self, *buffers: BufferLike, remote: RemoteMemory, imm: int, **options: Unpack[Options]
     ) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`."""
         opcode = WrOpcode.RDMA_WRITE_WITH_IMM
         super().__init__(opcode, buffers, remote=remote, operands={"imm": imm}, **options)
 
@@ -318,6 +335,7 @@ class Read(SendRequest):
     def __init__(
         self, *buffers: BufferLike, remote: RemoteMemory, **options: Unpack[Options]
     ) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`."""
         super().__init__(WrOpcode.RDMA_READ, buffers, remote=remote, **options)
 
 
@@ -338,6 +356,7 @@ class CmpSwap(SendRequest):
         swap: int,
         **options: Unpack[Options],
     ) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`."""
         operands = {"compare": compare, "swap": swap}
         opcode = WrOpcode.ATOMIC_CMP_AND_SWP
         super().__init__(opcode, buffers, remote=remote, operands=operands, **options)
@@ -359,6 +378,7 @@ class FetchAdd(SendRequest):
         add: int,
         **options: Unpack[Options],
     ) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`."""
         addend = integer("add", add)
         if -(1 << 63) <= addend < 0:
             addend += 1 << 64
@@ -382,6 +402,18 @@ class Recv(_adapter.RecvWr):
         wr_id: int = 0,
         cqe: Cqe | None = None,
     ) -> None:
+        """Makes the work request.
+
+        Args:
+            *buffers: Parts of regions (`mr[a:b]`), whole regions, or what a registration cache
+                lends. A WRITE with immediate takes a receive without any.
+            wr_id: 64 bits that come back in the completion.
+            cqe: Callback that the completion goes to; it comes back as `wc.cqe`.
+
+        Raises:
+            VerbsError: EINVAL, if `wr_id` is beyond 64 bits.
+            TypeError: For a buffer that is not registered.
+        """
         triples, kept = _entries(buffers, inline=False)
         super().__init__(triples, wr_id=unsigned("wr_id", wr_id, 64), kept=kept, cqe=_checked(cqe))
 

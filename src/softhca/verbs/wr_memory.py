@@ -22,26 +22,14 @@ from softhca.verbs.wr import SendRequest
 
 
 class AwaitedLocalOptions(TypedDict, total=False):
-    """Keywords of work requests that move no bytes, awaited or not.
-
-    Attributes:
-        wr_id: 64 bits that come back in the completion.
-        fence: Wait until earlier READs and atomics of the queue pair have completed.
-    """
+    """Keywords of work requests that move no bytes, awaited or not; see `SendRequest`."""
 
     wr_id: int
     fence: bool
 
 
 class LocalOptions(AwaitedLocalOptions, total=False):
-    """Keywords of work requests that move no bytes.
-
-    Attributes:
-        signaled: Ask for a completion of success, which is the rule where there is a `cqe`;
-            errors complete in any case.
-        cqe: Callback that the completion goes to; it comes back as `wc.cqe`. With
-            `signaled=False` it hears of errors alone.
-    """
+    """Keywords of work requests that move no bytes; see `SendRequest`."""
 
     signaled: bool | None
     cqe: Cqe | None
@@ -81,7 +69,7 @@ class BindMw(SendRequest):
             where: `mr[a:b]`, a whole region, what a registration cache lends, or a `BindInfo`.
             rkey: The key it shall have: `inc_rkey(mw.rkey)`, or another tag of your own.
             access: What it gives; see `BindInfo`.
-            **options: See `LocalOptions`.
+            **options: wr_id, signaled, fence and cqe, as `SendRequest` explains them.
 
         Raises:
             VerbsError: EINVAL, if the window or the region is closed, the window of type 1, or
@@ -131,7 +119,7 @@ class RegMr(SendRequest):
             access: Its rights.
             key: Its key from then on; by default `mr.rkey`, of which `mr.update_fast_reg_key()`
                 chooses the low 8 bits.
-            **options: See `LocalOptions`.
+            **options: wr_id, signaled, fence and cqe, as `SendRequest` explains them.
 
         Raises:
             VerbsError: EINVAL, if the region is closed, or `access` has bits that are no access
@@ -161,4 +149,5 @@ class LocalInv(SendRequest):
     __slots__ = ()
 
     def __init__(self, rkey: int, **options: Unpack[LocalOptions]) -> None:
+        """Takes wr_id, signaled, fence and cqe besides: see `SendRequest`."""
         super().__init__(WrOpcode.LOCAL_INV, (), operands={"rkey": rkey}, **options)

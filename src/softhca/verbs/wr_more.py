@@ -36,6 +36,7 @@ class MaskedCmpSwap(SendRequest):
         swap_mask: int,
         **options: Unpack[Options],
     ) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`."""
         operands = {
             "compare": compare,
             "compare_mask": compare_mask,
@@ -63,6 +64,7 @@ class MaskedFetchAdd(SendRequest):
         boundary: int,
         **options: Unpack[Options],
     ) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`."""
         operands = {"add": add, "boundary": boundary}
         opcode = WrOpcode.MASKED_ATOMIC_FETCH_AND_ADD
         super().__init__(opcode, buffers, remote=remote, operands=operands, **options)
@@ -80,6 +82,7 @@ class AtomicWrite(SendRequest):
     def __init__(
         self, *buffers: BufferLike, remote: RemoteMemory, **options: Unpack[Options]
     ) -> None:
+        """Takes wr_id, signaled, fence, solicited, inline, srqn, cqe besides: see `SendRequest`."""
         super().__init__(WrOpcode.ATOMIC_WRITE, buffers, remote=remote, **options)
         if self.byte_count != 8:
             raise VerbsError(errno.EINVAL, "buffers", self.byte_count, "must be 8 bytes")
@@ -105,6 +108,7 @@ class Flush(SendRequest):
         level: int = FlushLevel.RANGE,
         **options: Unpack[LocalOptions],
     ) -> None:
+        """Takes wr_id, signaled, fence and cqe besides: see `SendRequest`."""
         far = instance("remote", remote, RemoteMemory)
         whole = unsigned("level", level, 8, most=1) == FlushLevel.MR
         length = 0 if whole else unsigned("remote", far.length, 32, most=1 << 31)
