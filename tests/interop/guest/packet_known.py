@@ -154,14 +154,14 @@ KNOWN = (
     Known(
         "^RC_ACK .*syndrome (40|7f|80|9f)",
         "",
-        "^-$",
-        "a reserved syndrome says nothing (9.7.5.2.8)",
+        "^-$|BAD_RESP_ERR",
+        "a reserved syndrome is a bad response to what it is about (9.9.2)",
     ),
     Known(
         "^RC_ACK .*syndrome 64",
         "REM_OP_ERR",
-        "REM_INV_REQ_ERR",
-        "a NAK of an invalid RD request is one of an invalid request",
+        "BAD_RESP_ERR",
+        "a NAK of an invalid RD request is reserved where there are no datagrams (9.7.5.2.8)",
     ),
     Known(
         "^RC_(ACK|ATOMIC_ACK) .*(bytes|pad)",
