@@ -235,6 +235,7 @@ class Responder {
   // Whose regions and windows the request may name: the queue pair's domain, or for XRC that of the
   // SRQ in the XRCETH.
   Accessor who_ = 0;
+  std::uint32_t srqn_ = 0;  // That the XRCETH of the message's first packet names.
   std::uint64_t write_address_ = 0;
   std::uint32_t write_rkey_ = 0;
   std::uint64_t write_left_ = 0;     // Bytes still to come.
