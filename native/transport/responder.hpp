@@ -135,6 +135,7 @@ class Responder {
     Accessor who = 0;
     std::uint32_t length = 0;
     std::uint64_t original = 0;  // What the address held; of a FLUSH nothing.
+    WordPlace place;             // Of that, where READs before it are still to be answered.
     // What is no READ: atomics, ATOMIC WRITE and FLUSH.
     bool executed = false;  // False while it waits behind a READ.
     std::uint8_t opcode = 0;
