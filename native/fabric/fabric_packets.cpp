@@ -216,9 +216,10 @@ void Fabric::transmit(std::uint32_t number, std::uint32_t flight, std::uint64_t 
   lane.free_at_ns = std::max(lane.free_at_ns, now_ns()) + takes_ns;
   ++lane.packets;
   lane.bytes += bytes;
-  std::uint64_t arrives_ns = lane.free_at_ns + link.shape.latency_ns + delay_ns;
+  std::uint64_t arrives_ns = lane.free_at_ns + link.shape.latency_ns;
   if (settings_.jitter_ns != 0) arrives_ns = in_order(packet, arrives_ns);
-  push(arrives_ns, What::ARRIVAL, lane.to, flight);
+  // A fault's delay is this packet's alone: those behind it in its flow need not wait.
+  push(arrives_ns + delay_ns, What::ARRIVAL, lane.to, flight);
 }
 
 // Draws how much later a packet comes; those of one flow do not overtake each other.

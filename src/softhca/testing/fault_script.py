@@ -230,6 +230,10 @@ class PacketFaults:
     def delay(self, delay_ns: int | tuple[int, int], **match: Unpack[Match]) -> Fault:
         """Lets packets come later.
 
+        Those that are not delayed overtake them. Of those that are, the one that is due first comes
+        first, and of several that are due at once the one that was sent first: equal delays keep
+        their order, and drawn ones change it in the way that the seed says.
+
         Args:
             delay_ns: By how many nanoseconds; of the least and the most one is drawn for each.
             match: Which packets.
@@ -241,6 +245,9 @@ class PacketFaults:
 
     def reorder(self, by: int = 4, **match: Unpack[Match]) -> Fault:
         """Holds packets until later ones of the link have overtaken them.
+
+        Held packets count as nobody's overtakers. Those that may go on at once go in the order in
+        which they were sent, and when nothing is left that could overtake them, all go.
 
         Args:
             by: How many at most; from one on, it is drawn for each.
