@@ -150,6 +150,12 @@ void bind_faults(nb::module_& module) {
           [](FaultRule& self, std::vector<Gid> gids) { self.match.destinations = std::move(gids); },
           nb::arg("gids"))
       .def(
+          "set_hosts",
+          [](FaultRule& self, int source, int destination) {
+            self.match.hosts = {source, destination};
+          },
+          nb::kw_only(), nb::arg("source"), nb::arg("destination"))
+      .def(
           "set_numbers",
           [](FaultRule& self, std::int64_t qpn, std::uint32_t first_psn, std::uint32_t last_psn,
              std::uint32_t min_bytes, std::uint32_t max_bytes, std::uint64_t from_ns,

@@ -220,6 +220,7 @@ void Fabric::launch_own(std::uint32_t number, std::uint32_t flight, const Outgoi
   packet.datagram = {room + (out.datagram.data() - room), out.datagram.size()};
   packet.route = out.route;
   packet.id = ++packets_;
+  packet.source = number;
   trace_.add_sent({.at_ns = now_ns(),
                    .packet = packet.id,
                    .a = out.has_wr ? out.wr_id : 0,

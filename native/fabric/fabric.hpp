@@ -115,6 +115,7 @@ class Fabric {
     ByteSpan datagram;  // In the buffer.
     Route route;
     std::uint64_t id = 0;
+    std::uint32_t source = 0;  // Host; Topology::kNone if it comes from none.
     std::uint32_t target = 0;  // Node.
   };
   struct Host {
@@ -151,6 +152,7 @@ class Fabric {
   std::uint64_t forward(std::uint32_t node, std::uint32_t flight);
   std::uint64_t cross(std::uint32_t lane, std::uint32_t flight);
   bool judge(std::uint32_t lane, std::uint32_t flight);
+  HostPair hosts_of(const Flight& packet) const;
   void transmit(std::uint32_t lane, std::uint32_t flight, std::uint64_t delay_ns);
   bool admit(Lane& lane, Flight& packet, std::uint64_t bytes);
   void pass_held(std::uint32_t lane);

@@ -48,6 +48,7 @@ std::uint32_t Fabric::copy_flight(std::uint32_t from) {
   copy.datagram = {copy.buffer.get(), original.datagram.size()};
   copy.route = original.route;
   copy.id = original.id;
+  copy.source = original.source;
   copy.target = original.target;
   return flight;
 }
@@ -131,6 +132,12 @@ void Fabric::note_strikes(std::uint64_t packet) {
   }
 }
 
+HostPair Fabric::hosts_of(const Flight& packet) const {
+  const std::uint32_t target = host_of_node_[packet.target];
+  return {packet.source == Topology::kNone ? -1 : static_cast<int>(packet.source),
+          target == Topology::kNone ? -1 : static_cast<int>(target)};
+}
+
 // False: the packet is gone, or scripted ones have taken its place.
 bool Fabric::judge(std::uint32_t lane, std::uint32_t flight) {
   verdict_.clear();
@@ -139,7 +146,7 @@ bool Fabric::judge(std::uint32_t lane, std::uint32_t flight) {
     const Route route = flights_[flight].route;
     ByteSpan datagram = flights_[flight].datagram;
     faults_.judge(route, datagram, now_ns(), static_cast<int>(topology_.lanes[lane].link), true,
-                  verdict_);
+                  verdict_, ~kInPlace, hosts_of(flights_[flight]));
     flights_[flight].datagram = datagram;
   }
   note_strikes(flights_[flight].id);
@@ -209,9 +216,10 @@ void Fabric::transmit(std::uint32_t number, std::uint32_t flight, std::uint64_t 
   lane.free_at_ns = std::max(lane.free_at_ns, now_ns()) + takes_ns;
   ++lane.packets;
   lane.bytes += bytes;
-  std::uint64_t arrives_ns = lane.free_at_ns + link.shape.latency_ns + delay_ns;
+  std::uint64_t arrives_ns = lane.free_at_ns + link.shape.latency_ns;
   if (settings_.jitter_ns != 0) arrives_ns = in_order(packet, arrives_ns);
-  push(arrives_ns, What::ARRIVAL, lane.to, flight);
+  // A fault's delay is this packet's alone: those behind it in its flow need not wait.
+  push(arrives_ns + delay_ns, What::ARRIVAL, lane.to, flight);
 }
 
 // Draws how much later a packet comes; those of one flow do not overtake each other.
@@ -244,6 +252,7 @@ void Fabric::launch(std::uint32_t node, const Route& route, ByteView datagram,
   packet.id = ++packets_;
   packet.target = hosts_[target].node;
   const std::uint32_t from = host_of(route.source);
+  packet.source = from;
   trace_.add_sent({.at_ns = now_ns(),
                    .packet = packet.id,
                    .b = 2,
@@ -287,7 +296,7 @@ bool Fabric::answered(std::uint32_t number, std::uint32_t flight) {
   }
   verdict_.clear();
   ByteSpan datagram = request.datagram;
-  faults_.judge(request.route, datagram, now_ns(), -1, true, verdict_, kInPlace);
+  faults_.judge(request.route, datagram, now_ns(), -1, true, verdict_, kInPlace, hosts_of(request));
   note_strikes(request.id);
   if (verdict_.answer < 0) return false;
   const PacketInPlace nak = refusal_of(request.route, request.datagram,

@@ -32,6 +32,12 @@ const char* fault_action_name(FaultAction action);
 
 enum class CorruptPart : std::uint8_t { ANYWHERE, HEADERS, PAYLOAD, ICRC };
 
+// Hosts of a fabric by number, whatever addresses they have by now; -1 where none is known.
+struct HostPair {
+  int source = -1;
+  int destination = -1;
+};
+
 // A packet as rules see it. `link` is -1 where there is only one.
 struct PacketSight {
   const Route& route;
@@ -39,6 +45,7 @@ struct PacketSight {
   std::uint64_t now_ns = 0;
   int link = -1;
   bool sending = true;  // At a real socket: it leaves, or it came.
+  HostPair hosts;
 };
 
 // All conditions that are given must hold.
@@ -47,6 +54,7 @@ struct FaultMatch {
   // Addresses of the one that sent it, and of whom it goes to; empty: anybody's.
   std::vector<Gid> sources;
   std::vector<Gid> destinations;
+  HostPair hosts;         // -1: anybody.
   std::int64_t qpn = -1;  // Destination.
   std::uint32_t first_psn = 0;
   std::uint32_t last_psn = 0xffffff;

@@ -57,6 +57,8 @@ bool FaultMatch::operator()(const PacketSight& packet) const {
   if (direction != 0 && (direction == 1) != packet.sending) return false;
   if (!is_one_of(sources, packet.route.source)) return false;
   if (!is_one_of(destinations, packet.route.destination)) return false;
+  if (hosts.source != -1 && hosts.source != packet.hosts.source) return false;
+  if (hosts.destination != -1 && hosts.destination != packet.hosts.destination) return false;
   if (bytes.size() < min_bytes || bytes.size() > max_bytes) return false;
   if (qpn >= 0 && load_be24(&bytes[5]) != static_cast<std::uint32_t>(qpn)) return false;
   // A range of PSNs may wrap.
@@ -161,13 +163,13 @@ bool FaultSet::apply(Entry& entry, const PacketSight& packet, ByteSpan& datagram
 }
 
 void FaultSet::judge(const Route& route, ByteSpan& datagram, std::uint64_t now_ns, int link,
-                     bool sending, FaultVerdict& verdict, FaultActions actions) {
+                     bool sending, FaultVerdict& verdict, FaultActions actions, HostPair hosts) {
   // Not a range: a predicate may add rules, which are asked from the next packet on.
   const std::size_t count = entries_.size();
   for (std::size_t i = 0; i < count && !verdict.dropped; ++i) {
     Entry& entry = *entries_[i];
     if ((action_bit(entry.rule.action) & actions) == 0) continue;
-    const PacketSight packet{route, datagram, now_ns, link, sending};
+    const PacketSight packet{route, datagram, now_ns, link, sending, hosts};
     if (!strikes(entry, packet) || !apply(entry, packet, datagram, verdict)) continue;
     ++entry.tally.struck;
     if (entry.strikes.size() < kMostStrikes) entry.strikes.push_back(entry.tally.matched);

@@ -56,9 +56,9 @@ class FaultSet {
   bool has(FaultActions actions) const;
 
   // Asks the rules of these kinds. `datagram` is changed in place, and its length with it. `link`
-  // as in PacketSight.
+  // and `hosts` as in PacketSight.
   void judge(const Route& route, ByteSpan& datagram, std::uint64_t now_ns, int link, bool sending,
-             FaultVerdict& verdict, FaultActions actions = ~kInPlace);
+             FaultVerdict& verdict, FaultActions actions = ~kInPlace, HostPair hosts = {});
 
  private:
   struct Entry {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <vector>
 
 #include "memory/guarded_access.hpp"
@@ -340,6 +341,33 @@ AccessFault MemoryTable::exchange_remote(const Accessor& who, std::uint32_t rkey
     fault = {in_two_places ? Reason::MISALIGNED : Reason::MEMORY_GONE, rkey, address, 8};
   }
   return fault;
+}
+
+WordPlace MemoryTable::place_of_word(std::uint32_t rkey, std::uint64_t address) const {
+  WordPlace place;
+  for_each_run(rkey, address, 8,
+               [&](AddressSpace& space, std::uint64_t at, std::uint64_t, std::uint64_t step) {
+                 if (step == 8) place = {&space, at};
+                 return step == 8;
+               });
+  return place;
+}
+
+void MemoryTable::put_back(std::uint32_t rkey, std::uint64_t address, ByteSpan copy,
+                           const WordPlace& place, std::uint64_t word) const {
+  std::array<std::uint8_t, sizeof word> bytes;
+  std::memcpy(bytes.data(), &word, sizeof word);
+  for_each_run(
+      rkey, address, copy.size(),
+      [&](AddressSpace& space, std::uint64_t at, std::uint64_t before, std::uint64_t step) {
+        for (std::size_t byte = 0; &space == place.space && byte < bytes.size(); ++byte) {
+          // Below the run it wraps, and is beyond its end as well.
+          if (const std::uint64_t into = place.at + byte - at; into < step) {
+            copy[before + into] = bytes[byte];
+          }
+        }
+        return true;
+      });
 }
 
 AccessFault MemoryTable::fetch_add(const Accessor& who, std::uint32_t rkey, std::uint64_t address,

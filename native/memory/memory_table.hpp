@@ -64,6 +64,12 @@ struct MaskedSwap {
   std::uint64_t swap_mask = 0;
 };
 
+// Where the eight bytes of a word lie, by whatever key; in no space: not in one place.
+struct WordPlace {
+  const AddressSpace* space = nullptr;
+  std::uint64_t at = 0;
+};
+
 // How much of the table each kind of object may take.
 struct MemoryLimits {
   std::uint32_t max_regions = 0;
@@ -176,6 +182,11 @@ class MemoryTable {
   AccessFault masked_fetch_add(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                                std::uint64_t addend, std::uint64_t boundary,
                                std::uint64_t& original);
+  // Where a word lies that such an exchange has just found.
+  WordPlace place_of_word(std::uint32_t rkey, std::uint64_t address) const;
+  // Puts into a copy of what a key has just given access to what a word held before.
+  void put_back(std::uint32_t rkey, std::uint64_t address, ByteSpan copy, const WordPlace& place,
+                std::uint64_t word) const;
   // Eight bytes at once, as memory holds them.
   AccessFault atomic_write(const Accessor& who, std::uint32_t rkey, std::uint64_t address,
                            std::uint64_t value, std::uint64_t& original);

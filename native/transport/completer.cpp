@@ -72,11 +72,7 @@ void Requester::on_acknowledge(const Packet& packet) {
       on_rnr_nak(psn, packet.aeth.syndrome & 0x1f);
       break;
     case SyndromeKind::NAK:
-      if ((packet.aeth.syndrome & 0x1f) == static_cast<unsigned>(NakCode::PSN_SEQUENCE_ERROR)) {
-        on_sequence_nak(psn);
-      } else {
-        on_fatal_nak(psn, packet.aeth.syndrome & 0x1f);
-      }
+      on_nak(psn, static_cast<NakCode>(packet.aeth.syndrome & 0x1f));
       break;
     case SyndromeKind::RESERVED:
       on_reserved_syndrome(psn);
@@ -354,18 +350,32 @@ void Requester::on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code) {
   qp_.services.schedule(qp_);
 }
 
-void Requester::on_fatal_nak(std::uint32_t psn, std::uint8_t code) {
+void Requester::on_nak(std::uint32_t psn, NakCode code) {
+  switch (code) {
+    case NakCode::PSN_SEQUENCE_ERROR:
+      on_sequence_nak(psn);
+      break;
+    case NakCode::INVALID_RD_REQUEST:
+      on_reserved_syndrome(psn);  // To reliable datagrams alone it means anything.
+      break;
+    default:
+      on_fatal_nak(psn, code);
+      break;
+  }
+}
+
+void Requester::on_fatal_nak(std::uint32_t psn, NakCode code) {
   if (!acknowledge_before(psn)) {
     return;
   }
   const SendWqe& wqe = qp_.sq.at(qp_.sq.oldest());
   AccessFault fault{Reason::NAK_INVALID_REQUEST, wqe.rkey, wqe.remote_address, wqe.length};
   WcStatus status = WcStatus::REM_INV_REQ_ERR;
-  if (code == static_cast<unsigned>(NakCode::REMOTE_ACCESS_ERROR)) {
+  if (code == NakCode::REMOTE_ACCESS_ERROR) {
     qp_.count(&Counters::req_remote_access_errors);
     status = WcStatus::REM_ACCESS_ERR;
     fault.reason = Reason::NAK_ACCESS;
-  } else if (code == static_cast<unsigned>(NakCode::REMOTE_OPERATIONAL_ERROR)) {
+  } else if (code == NakCode::REMOTE_OPERATIONAL_ERROR) {
     status = WcStatus::REM_OP_ERR;
     fault.reason = Reason::NAK_OPERATIONAL;
   } else {

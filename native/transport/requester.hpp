@@ -19,6 +19,7 @@
 #include "transport/send_window.hpp"
 #include "wire/packet.hpp"
 #include "wire/short_packet.hpp"
+#include "wire/syndrome.hpp"
 
 namespace softhca {
 
@@ -175,7 +176,8 @@ class Requester {
   void on_atomic_acknowledge(const Packet& packet);
   void on_sequence_nak(std::uint32_t psn);
   void on_rnr_nak(std::uint32_t psn, std::uint8_t timer_code);
-  void on_fatal_nak(std::uint32_t psn, std::uint8_t code);
+  void on_nak(std::uint32_t psn, NakCode code);
+  void on_fatal_nak(std::uint32_t psn, NakCode code);
   void on_reserved_syndrome(std::uint32_t psn);
   // Everything before `end_psn` is acknowledged, as far as no READ or atomic is unanswered. False:
   // one was.

@@ -135,6 +135,7 @@ class Responder {
     Accessor who = 0;
     std::uint32_t length = 0;
     std::uint64_t original = 0;  // What the address held; of a FLUSH nothing.
+    WordPlace place;             // Of that, where READs before it are still to be answered.
     // What is no READ: atomics, ATOMIC WRITE and FLUSH.
     bool executed = false;  // False while it waits behind a READ.
     std::uint8_t opcode = 0;
@@ -235,6 +236,7 @@ class Responder {
   // Whose regions and windows the request may name: the queue pair's domain, or for XRC that of the
   // SRQ in the XRCETH.
   Accessor who_ = 0;
+  std::uint32_t srqn_ = 0;  // That the XRCETH of the message's first packet names.
   std::uint64_t write_address_ = 0;
   std::uint32_t write_rkey_ = 0;
   std::uint64_t write_left_ = 0;     // Bytes still to come.

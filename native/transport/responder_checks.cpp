@@ -89,7 +89,11 @@ Responder::Step Responder::check_operation(const Packet& packet) {
         return refuse_request(NakCode::INVALID_REQUEST, {Reason::BAD_SRQ, packet.xrc_srqn, 0, 0});
       }
       who_.pd = srq->pd;
+      srqn_ = packet.xrc_srqn;
     }
+  } else if (qp_.init.type == QpType::XRC_RECV && packet.xrc_srqn != srqn_) {
+    // It would bring one queue's owner news of what was allowed to be written by another one's.
+    return refuse_request(NakCode::INVALID_REQUEST, {Reason::BAD_SRQ, packet.xrc_srqn, 0, 0});
   }
   if (packet.info->has(kFlush)) {
     const bool known = packet.feth.placement_type >= 1 && packet.feth.placement_type <= 3 &&

@@ -3,8 +3,6 @@
 // the READ does not show it.
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 
 #include "transport/queue_pair.hpp"
 #include "transport/responder.hpp"
@@ -25,10 +23,16 @@ bool Responder::run_waiting_atomics() {
       continue;
     }
     Resource& resource = resources_[reply->resource];
-    const AccessFault fault = resource.executed ? AccessFault{} : run_atomic(resource);
+    if (resource.executed) {
+      continue;
+    }
+    const AccessFault fault = run_atomic(resource);
     if (!fault.ok()) {
       refuse_late(reply, resource.first_psn, fault);
       return false;
+    }
+    if (!opcode_info(resource.opcode).has(kFlush)) {
+      resource.place = qp_.services.memory.place_of_word(resource.rkey, resource.address);
     }
   }
   return true;
@@ -49,17 +53,9 @@ void Responder::hide_atomics(const Reply& reply, std::uint64_t address, ByteSpan
       continue;
     }
     const Resource& atomic = resources_[behind->resource];
-    const bool changes = atomic.executed && !opcode_info(atomic.opcode).has(kFlush);
-    if (!changes || atomic.rkey != resources_[reply.resource].rkey) {
-      continue;
-    }
-    std::array<std::uint8_t, sizeof atomic.original> word;
-    std::memcpy(word.data(), &atomic.original, word.size());
-    for (std::size_t byte = 0; byte < word.size(); ++byte) {
-      // Below the payload it wraps, and is beyond its end as well.
-      if (const std::uint64_t at = atomic.address + byte - address; at < payload.size()) {
-        payload[at] = word[byte];
-      }
+    if (atomic.executed && !opcode_info(atomic.opcode).has(kFlush)) {
+      qp_.services.memory.put_back(resources_[reply.resource].rkey, address, payload, atomic.place,
+                                   atomic.original);
     }
   }
 }

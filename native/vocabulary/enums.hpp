@@ -214,7 +214,7 @@ enum class Reason : std::uint8_t {
   FLUSHED = 19,               // The QP was in error before this work request ran.
   BAD_ADDRESS_HANDLE = 20,    // Unknown, or of another PD.
   MEMORY_GONE = 21,           // The registered memory is no longer there.
-  BAD_SRQ = 22,               // XRCETH names no SRQ of this domain.
+  BAD_SRQ = 22,               // XRCETH names no SRQ of this domain, or not the message's.
   CQ_OVERRUN = 23,            // A completion queue of the QP overflowed.
   LOCAL_RECEIVE_BUFFER = 24,  // A receive's scatter list failed its checks.
   OTHER_QP = 25,              // The window is bound to another queue pair.

@@ -49,7 +49,8 @@ const char* reason_text(Reason reason) {
     case Reason::MEMORY_GONE:
       return "the registered memory is no longer there";
     case Reason::BAD_SRQ:
-      return "the packet names no shared receive queue of this XRC domain";
+      return "the packet names no shared receive queue of this XRC domain, or not that of its "
+             "message";
     case Reason::CQ_OVERRUN:
       return "a completion queue of the queue pair overflowed";
     case Reason::LOCAL_RECEIVE_BUFFER:

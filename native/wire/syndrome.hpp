@@ -14,7 +14,7 @@ enum class NakCode : std::uint8_t {
   INVALID_REQUEST = 1,
   REMOTE_ACCESS_ERROR = 2,
   REMOTE_OPERATIONAL_ERROR = 3,
-  INVALID_RD_REQUEST = 4,
+  INVALID_RD_REQUEST = 4,  // Of reliable datagrams alone.
 };
 
 enum class SyndromeKind : std::uint8_t { ACK, RNR_NAK, NAK, RESERVED };

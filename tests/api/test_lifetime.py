@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -155,6 +156,42 @@ def test_a_leak_is_named_and_given_back(device: hca.Device, name: str) -> None:
     assert [str(warning.message) for warning in caught] == [f"unclosed {shown}"]
     for made in reversed(list(tree.values())):
         made.close()
+
+
+@pytest.mark.parametrize("first", ["region", "window"])
+def test_a_region_and_its_window_go_together_in_whatever_order(simulated: Pair, first: str) -> None:
+    """What peers can still reach is not let go of."""
+    near, far = simulated.connected()
+    buffer = bytearray(64)
+    left = SimpleNamespace()
+    left.itself = left
+    for made in (first, "window" if first == "region" else "region"):
+        if made == "region":
+            left.mr = simulated.b.pd.reg_mr(
+                buffer, hca.Access.LOCAL_WRITE | hca.Access.REMOTE_WRITE | hca.Access.MW_BIND
+            )
+        else:
+            left.mw = simulated.b.pd.alloc_mw(hca.MwType.TYPE_1)
+    far.bind_mw(left.mw, hca.BindInfo.of(left.mr, hca.Access.REMOTE_WRITE), signaled=True)
+    assert simulated.completion(simulated.b).ok
+    remote = left.mr.remote()
+    with pytest.warns(ResourceWarning, match="unclosed <M"):
+        del left
+        gc.collect()
+    near.post_send(hca.Write(simulated.a.mr[:8], remote=remote, signaled=True))
+    assert simulated.completion(simulated.a).status is hca.WcStatus.REM_ACCESS_ERR
+    buffer.append(1)  # It is let go of.
+
+
+def test_what_went_in_a_cycle_is_given_back() -> None:
+    """The collector comes to a protection domain before what is made of it."""
+    with open_simulated(limits={"max_pd": 1, "max_cq": 1, "max_xrcd": 1}) as device:
+        for _ in range(3):
+            tree = make_tree(device)
+            tree["itself"] = tree  # type: ignore[assignment]
+            with pytest.warns(ResourceWarning):
+                del tree
+                gc.collect()
 
 
 def test_a_leaked_device_frees_its_address() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from softhca._adapter import EventType, QPState
 
-from .host import Access, pattern
+from .host import EVERYTHING, Access, pattern
 from .peer import ACK, NAK_ACCESS, NAK_INVALID, NAK_SEQUENCE, connect, psn_after
 
 MTU = 256
@@ -360,6 +360,26 @@ def test_10_8_3_nor_does_it_where_something_behind_it_cannot_wait_for_the_answer
     if behind != "refused":
         ask(peer, memory, 0xFFFFFE, 3 * MTU)
         assert peer.answers() == responses(memory, 0xFFFFFE, [MTU] * 3)
+
+
+def test_10_8_3_nor_does_it_by_another_key_of_the_same_memory(served):
+    qp, peer, memory = served
+    at, iova = 16 - memory.address % 8, 0x7000_0000
+    host = qp.host
+    other = host.hca.reg_mr(host.pd, memory.address + at, 8, iova, int(EVERYTHING))
+    put(memory, 5, at=at)
+    before = bytes(memory.bytes[:64])
+    qp.recv()
+    ask(peer, memory, 0xFFFFFE, 64)
+    fields = {"atomic_address": iova, "atomic_rkey": other.rkey, "swap_add": 1}
+    peer.request("FETCH_ADD", psn=0xFFFFFF, **fields)
+    peer.request("SEND_ONLY", psn=0)
+    assert value(memory, at) == 6
+    assert peer.answers()[:2] == [
+        (0xFFFFFE, "RDMA_READ_RESPONSE_ONLY", before),
+        (0xFFFFFF, "ATOMIC_ACKNOWLEDGE", 5),
+    ]
+    host.hca.dereg_mr(other.handle)
 
 
 def test_10_8_3_nor_does_it_in_a_packet_of_the_longest_payload(host):

@@ -327,8 +327,8 @@ def test_9_9_2_an_answer_beyond_one_that_is_owed_says_that_this_was_lost(asking,
     assert qp.state == QPState.RTS
 
 
-# Codes of NAKs that mean nothing, and classes that are none.
-RESERVED_SYNDROMES = [0x65, 0x7F, 0x40, 0x5F, 0x80, 0x9F, 0xE0, 0xFF]
+# Codes of NAKs that mean nothing, that of reliable datagrams among them, and classes that are none.
+RESERVED_SYNDROMES = [0x64, 0x65, 0x7F, 0x40, 0x5F, 0x80, 0x9F, 0xE0, 0xFF]
 
 
 @pytest.mark.parametrize("syndrome", RESERVED_SYNDROMES)

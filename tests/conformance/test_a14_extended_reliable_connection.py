@@ -72,6 +72,30 @@ def test_a14_a_wrong_srq_number_is_an_invalid_request(domain, kind):
     assert (EventType.QP_REQ_ERR, domain.qp.qpn) in host.events()
 
 
+@pytest.mark.parametrize("operation", ["SEND", "RDMA_WRITE"])
+def test_a14_a_message_that_names_another_queue_on_its_way_is_an_invalid_request(domain, operation):
+    """It has one destination: the domain that allows a WRITE is that of whoever hears of it."""
+    host = domain.host
+    other_cq = host.hca.create_cq(16)
+    other = host.srq(xrcd=domain.xrcd, cq=other_cq)
+    memory = host.memory(600)
+    domain.post(1, sges=[memory.sge(0, 600)])
+    domain.post(2, srq=other)
+    fields = reth(memory, 600, domain.srqn) if operation == "RDMA_WRITE" else {}
+    fields["xrc_srqn"] = domain.srqn
+    domain.peer.request(f"{operation}_FIRST", pattern(256), **fields)
+    domain.peer.request(f"{operation}_MIDDLE", pattern(256), xrc_srqn=domain.srqn)
+    last = {"xrc_srqn": host.hca.srq_number(other), "immediate": 3}
+    domain.peer.request(f"{operation}_LAST_WITH_IMMEDIATE", b"\1" * 88, **last)
+    assert domain.peer.answers() == [(0x101, ACK), (0x102, NAK_INVALID)]
+    assert domain.qp.state == QPState.ERR
+    assert domain.receives(other_cq) == []
+    # What the message had taken by then; a WRITE takes none before its immediate.
+    taken = [(1, WcStatus.REM_INV_REQ_ERR)] if operation == "SEND" else []
+    assert [(wc.wr_id, wc.status) for wc in domain.receives()] == taken
+    assert bytes(memory.bytes[512:]) == bytes(88)
+
+
 def test_a14_an_empty_shared_queue_means_not_ready(domain):
     domain.peer.request("SEND_ONLY", xrc_srqn=domain.srqn)
     assert domain.peer.answers() == [(0x100, rnr(12))]

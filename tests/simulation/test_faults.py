@@ -9,6 +9,7 @@ import pytest
 
 import softhca as hca
 from softhca.testing import Fabric, FabricError, FaultPacket, Pair
+from softhca.testing.record import What
 
 from .ends import End, pair
 
@@ -116,6 +117,47 @@ def test_delay() -> None:
         fabric.faults.delay(5_000_000, opcode="RC_ACKNOWLEDGE", nth=1)
         writes(a, b, 1)
         assert fabric.now_ns >= 5_000_000
+
+
+def arrivals(fabric: Fabric) -> list[int]:
+    """The packets of requests, by when they were sent, in the order in which they arrived."""
+    return [record.packet for record in fabric.trace if record.what is What.DELIVERED]
+
+
+def test_equal_delays_keep_the_order() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric, timeout=20)
+        fabric.faults.delay(5_000_000)
+        writes(a, b)
+        sent = arrivals(fabric)
+        assert sent == sorted(sent)
+        assert a.device.counters["retransmitted_pkts"] == 0
+
+
+def test_drawn_delays_change_the_order_as_the_seed_says() -> None:
+    def run(seed: int) -> list[int]:
+        with Fabric(seed) as fabric:
+            a, b = pair(fabric, timeout=20)
+            fabric.faults.delay((0, 50_000), opcode="RC_RDMA_WRITE*")
+            writes(a, b)
+            return arrivals(fabric)
+
+    first = run(1)
+    assert first != sorted(first)
+    assert run(1) == first
+    assert run(2) != first
+
+
+@pytest.mark.parametrize("jitter_ns", [0, 1000])
+def test_what_is_late_delays_nobody_behind_it(jitter_ns: int) -> None:
+    """With jitter too, in which packets of one connection keep their order by themselves."""
+    with Fabric(jitter_ns=jitter_ns) as fabric:
+        a, b = pair(fabric)
+        fabric.faults.ghost(1_000_000_000, opcode="RC_RDMA_WRITE_ONLY", nth=1)
+        writes(a, b, 1)
+        writes(a, b)
+        assert fabric.now_ns < 1_000_000
+        assert a.device.counters["retransmitted_pkts"] == 0
 
 
 def test_truncated_packets_are_dropped_by_the_icrc() -> None:

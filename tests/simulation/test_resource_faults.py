@@ -13,7 +13,7 @@ import pytest
 import softhca as hca
 from softhca.testing import Fabric
 
-from .ends import connected, pair
+from .ends import End, connected, pair
 
 
 def setup(device: hca.Device) -> str:
@@ -253,6 +253,30 @@ def test_faults_know_a_host_by_its_new_gid_too() -> None:
         assert lost[0].struck == 1
         with pytest.raises(hca.VerbsError, match="passes no link: can match nothing"):
             fabric.faults.drop(source=b.device, destination=b.device)
+
+
+@pytest.mark.parametrize("word", ["source", "destination", "qp"])
+def test_faults_made_before_know_a_host_by_its_new_gid_too(word: str) -> None:
+    """A device stands for its host, whatever addresses that has, or has left to another one."""
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        before = b.device.gid
+        near, far = (fabric.keep(End(end.device, 64)) for end in (a, b))
+        known = fabric.faults.mark(**{word: far.qp if word == "qp" else b.device})
+        fabric.faults.gid_change(b.device, "10.7.7.7")
+        near.qp.connect(far.qp.info())
+        far.qp.connect(near.qp.info())
+        near.qp.post_send(hca.Write(near.mr[:5], remote=far.mr.remote(), signaled=True))
+        assert near.next().ok
+        assert known.struck == 1
+        # Who has the address now is another host.
+        other = fabric.host()
+        fabric.faults.gid_change(other, before)
+        struck = known.struck
+        one, two = connected(fabric, a.device, other)
+        one.qp.post_send(hca.Write(one.mr[:5], remote=two.mr.remote(), signaled=True))
+        assert one.next().ok
+        assert known.struck == struck
 
 
 def test_the_first_packet_to_a_new_address_arrives() -> None:

@@ -25,7 +25,7 @@ def test_events_come_where_they_are_wanted() -> None:
 
 def test_descriptors_of_events_that_nobody_reads_are_let_go_of() -> None:
     nothing = cast(Any, None)
-    context = Context(nothing, nothing)
+    context = Context(nothing, nothing, nothing)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(PIPES):
         pipe = AsyncPipe()

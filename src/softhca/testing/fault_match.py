@@ -40,8 +40,9 @@ class Match(TypedDict, total=False):
         every: Each so-many-th that matches.
         times: At most so often.
         probability: Each that is left with this probability.
-        source: Device, or address, that sent it. A device stands for the address that it was
-            opened with and those that it has when the fault is made.
+        source: Device, or address, that sent it. In a fabric a device is the host, whatever its
+            addresses become. Of a real adapter it stands for the address that it was opened with
+            and those that it has when the fault is made.
         destination: Device, or address, that it goes to.
         qp: The queue pair it goes to, or its number.
         psn: Its PSN, or the first and last of a range, which may wrap.
@@ -170,8 +171,51 @@ def _set_counts(rule: _adapter.FaultRule, match: Match) -> None:
         rule.probability = float(probability)
 
 
-def rule_of(match: Match, now_ns: int, link_number: Callable[[Any], int]) -> _adapter.FaultRule:
+def _set_ends(
+    rule: _adapter.FaultRule, match: Match, host_number: Callable[[Device], int | None]
+) -> None:
+    """Says who sends, and to whom: hosts by number where they have one, else addresses."""
+    hosts = {"source": -1, "destination": -1}
+    addresses: dict[str, list[GID]] = {}
+
+    def add(end: str, argument: str, where: Device | GIDLike) -> None:
+        given = addresses_of(argument, where)
+        number = host_number(where) if isinstance(where, Device) else None
+        if number is None:
+            addresses[end] = [gid for gid in given if gid in addresses.get(end, given)]
+        else:
+            hosts[end] = number
+
+    if "source" in match:
+        add("source", "source", match["source"])
+    qp = match.get("qp")
+    if isinstance(qp, QP):
+        add("destination", "qp", qp.device)
+    if "destination" in match:
+        where_to = match["destination"]
+        there = addresses_of("destination", where_to)
+        if isinstance(qp, QP) and not set(there) & set(addresses_of("qp", qp.device)):
+            told = "is not where that queue pair is: can match nothing"
+            raise _refuse("destination", where_to, told)
+        add("destination", "destination", where_to)
+    rule.set_hosts(**hosts)
+    rule.set_sources([gid.raw for gid in addresses.get("source", [])])
+    rule.set_destinations([gid.raw for gid in addresses.get("destination", [])])
+
+
+def rule_of(
+    match: Match,
+    now_ns: int,
+    link_number: Callable[[Any], int],
+    host_number: Callable[[Device], int | None],
+) -> _adapter.FaultRule:
     """Makes the native rule of words, without what happens to the packets.
+
+    Args:
+        match: The words.
+        now_ns: Before, nothing happens any more.
+        link_number: Number of a link.
+        host_number: Number of the host that a device is; None where hosts have addresses only.
 
     Raises:
         VerbsError: EINVAL, for words that contradict each other or can match no packet.
@@ -185,25 +229,11 @@ def rule_of(match: Match, now_ns: int, link_number: Callable[[Any], int]) -> _ad
     if "opcode" in match:
         rule.set_opcodes(codes)
     _set_counts(rule, match)
-    if "source" in match:
-        rule.set_sources([gid.raw for gid in addresses_of("source", match["source"])])
-    qpn, destinations = -1, None
+    _set_ends(rule, match, host_number)
+    qpn = -1
     if "qp" in match:
         qp = match["qp"]
         qpn = qp.qpn if isinstance(qp, QP) else unsigned("qp", qp, 24)
-        if isinstance(qp, QP):
-            destinations = addresses_of("qp", qp.device)
-    if "destination" in match:
-        where_to = match["destination"]
-        given = addresses_of("destination", where_to)
-        if destinations is not None:
-            given = [gid for gid in given if gid in destinations]
-        if not given:
-            told = "is not where that queue pair is: can match nothing"
-            raise _refuse("destination", where_to, told)
-        destinations = given
-    if destinations is not None:
-        rule.set_destinations([gid.raw for gid in destinations])
     first_psn, last_psn = span_of("psn", match.get("psn", (0, 0xFFFFFF)), 24)
     least, most = span_of("size", match.get("size", (0, 0xFFFFFFFF)), 32)
     if least > most or most < _SMALLEST or least > _LARGEST:

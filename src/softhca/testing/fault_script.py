@@ -135,6 +135,13 @@ class PacketFaults:
     def _link_number(self, link: Any) -> int:
         raise VerbsError(errno.EINVAL, "link", link, "is for fabrics: this is a real network")
 
+    def _host_number(self, device: Device) -> int | None:
+        return None
+
+    def _rule_of(self, match: Match) -> _adapter.FaultRule:
+        checked = self._with_guard(match)
+        return rule_of(checked, self._now_ns(), self._link_number, self._host_number)
+
     def _guarded(
         self, call: Callable[..., Any], instead: Any, function: Callable[..., Any]
     ) -> Callable[..., Any]:
@@ -153,7 +160,7 @@ class PacketFaults:
         return {**match, "where": self._guarded(lambda packet: bool(where(packet)), False, where)}
 
     def _add(self, action: FaultAction, match: Match, word: str, **settings: Any) -> Fault:
-        rule = rule_of(self._with_guard(match), self._now_ns(), self._link_number)
+        rule = self._rule_of(match)
         rule.action = action
         return self._add_rule(rule, match, word, **settings)
 
@@ -223,6 +230,10 @@ class PacketFaults:
     def delay(self, delay_ns: int | tuple[int, int], **match: Unpack[Match]) -> Fault:
         """Lets packets come later.
 
+        Those that are not delayed overtake them. Of those that are, the one that is due first comes
+        first, and of several that are due at once the one that was sent first: equal delays keep
+        their order, and drawn ones change it in the way that the seed says.
+
         Args:
             delay_ns: By how many nanoseconds; of the least and the most one is drawn for each.
             match: Which packets.
@@ -234,6 +245,9 @@ class PacketFaults:
 
     def reorder(self, by: int = 4, **match: Unpack[Match]) -> Fault:
         """Holds packets until later ones of the link have overtaken them.
+
+        Held packets count as nobody's overtakers. Those that may go on at once go in the order in
+        which they were sent, and when nothing is left that could overtake them, all go.
 
         Args:
             by: How many at most; from one on, it is drawn for each.
@@ -292,7 +306,7 @@ class PacketFaults:
         """
         if not callable(script):
             raise TypeError("script must be callable with a FaultPacket")
-        rule = rule_of(self._with_guard(match), self._now_ns(), self._link_number)
+        rule = self._rule_of(match)
         rule.action = FaultAction.SCRIPT
 
         def called(*about: Any) -> list[tuple[bytes, int]] | None:
@@ -449,3 +463,6 @@ class FabricFaults(PacketFaults, ResourceFaults):
 
     def _link_number(self, link: Any) -> int:
         return link_number(link, self._fabric.links)
+
+    def _host_number(self, device: Device) -> int:
+        return self._fabric.host_number(device)

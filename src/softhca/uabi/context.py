@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from softhca.uabi.channels import Channel
@@ -24,6 +25,7 @@ class Context:
     Attributes:
         device: The adapter, which other contexts share.
         known: What listeners recognise.
+        tree: Stands for the programs one of which opened it.
         file: Behind the descriptor.
         objects: By handle.
         processes: Whose memory the objects reach.
@@ -33,9 +35,10 @@ class Context:
             None, before there is one.
     """
 
-    def __init__(self, device: SharedDevice, known: Known) -> None:
+    def __init__(self, device: SharedDevice, known: Known, tree: object) -> None:
         self.device = device
         self.known = known
+        self.tree = tree
         self.file = DeviceFile()
         self.objects = Objects()
         self.processes = Processes()
@@ -82,8 +85,13 @@ class Context:
 
     def close(self) -> None:
         """Destroys everything that the programs left."""
+        for _ in self.close_in_portions(max(1, len(self.objects))):
+            pass
+
+    def close_in_portions(self, portion: int) -> Iterator[None]:
+        """The same, with a pause after each `portion` of objects."""
         try:
-            self.objects.destroy_all()
+            yield from self.objects.destroy_all(portion)
         finally:
             for channel in self._channels:
                 channel.close()

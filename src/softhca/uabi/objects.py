@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import heapq
+import itertools
+from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
 from softhca.uabi.commands.call import refused
@@ -61,30 +63,38 @@ class Objects:
         heapq.heappush(self._free, handle)
         return told
 
-    def destroy_all(self) -> None:
+    def destroy_all(self, portion: int) -> Iterator[None]:
         """Destroys everything, the youngest first; what is still used then, after its users.
 
         A window is older than a region that was registered later and that it is bound to.
 
+        Args:
+            portion: After how many objects it pauses, to let others have a turn.
+
         Raises:
             OSError: Why what is left cannot be destroyed, if it is not for one another.
         """
-        left = list(reversed(self._objects.values()))
+        left = list(self._objects.values())
         self._objects.clear()
         self._free.clear()
         for thing in left:
             if hasattr(thing, "abandon"):
                 thing.abandon()
+        turns = itertools.count(1)
         while left:
-            used: list[Any] = []
-            for thing in left:
+            count, used = len(left), []
+            while left:
+                if next(turns) % portion == 0:
+                    yield
+                # What is destroyed is let go of at once: to take mappings away costs as much.
+                thing = left.pop()
                 try:
                     thing.destroy()
                 except OSError:
-                    if len(used) + 1 == len(left):
-                        raise
                     used.append(thing)
-            left = used
+                    if len(used) == count:
+                        raise
+            left = used[::-1]
 
     def __len__(self) -> int:
         return len(self._objects)

@@ -10,11 +10,12 @@ import selectors
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from softhca._adapter import Asked, DoorbellWatch, FileWatch, Known, Listener, launch
 from softhca.uabi import proc, sysfs, yama
+from softhca.uabi.closing import Closings
 from softhca.uabi.commands.call import AnswerError, Call, refused
 from softhca.uabi.commands.ioctl_form import run_ioctl
 from softhca.uabi.commands.table import BEFORE_THE_CONTEXT, METHODS, WRITES
@@ -43,11 +44,13 @@ class Attended:
         listener: Takes the questions.
         numbers: Of the descriptors that are ours there.
         is_descendant: Whether this process, or what it started, has started them.
+        tree: Stands for the programs.
     """
 
     listener: Listener
     numbers: list[Range]
     is_descendant: bool
+    tree: object = field(default_factory=object)
 
 
 class Supervisor:
@@ -113,6 +116,9 @@ class Supervisor:
         self._contexts: dict[int, Context] = {}  # By the inode of their file.
         self._watch = FileWatch()
         self._watched: dict[int, Context] = {}
+        self._closings = Closings()
+        # What is answered only when what is being closed is gone.
+        self._waiting: list[tuple[Attended, Asked]] = []
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._watch.fd, selectors.EVENT_READ, self._close_contexts)
         self._known.set_live_directories(list(sysfs.LIVE_DIRECTORIES))
@@ -130,10 +136,13 @@ class Supervisor:
     def close(self) -> None:
         """Ends what still runs, and forgets everything."""
         self._shut_doors.clear()
+        self._waiting.clear()
         for program in self._programs:
             program.close()
         for context in list(self._contexts.values()):
             self._close_context(context)
+        while self._closings:
+            self._close_some()
         if self._doorbells is not None:
             self._doorbells.close()
         self._selector.close()
@@ -255,17 +264,18 @@ class Supervisor:
 
     def serve_once(self, timeout: float | None) -> None:
         """Does what there is to do, after waiting for it if there is nothing."""
-        for key, _ in self._selector.select(self._kept_counters.shorten(timeout)):
+        wait = 0 if self._closings else self._kept_counters.shorten(timeout)
+        for key, _ in self._selector.select(wait):
             callback: Callable[[], object] = key.data
             callback()
+        self._close_some()
         self._kept_counters.take_turn()
 
     def _serve_listener(self, attended: Attended) -> None:
         listener = attended.listener
         while (asked := listener.next()) is not None:
-            # What was closed before this call was made is gone before it is answered.
             self._close_contexts()
-            self._answer(attended, asked)
+            self._answer_in_turn(attended, asked)
         task = listener.take_refused_task()
         if task and self._on_trouble is not None:
             self._on_trouble(yama.explain(task, is_descendant=attended.is_descendant))
@@ -273,6 +283,19 @@ class Supervisor:
             self._selector.unregister(listener.fd)
             listener.stop()
             self._open_shut_doors()
+
+    def _answer_in_turn(self, attended: Attended, asked: Asked) -> None:
+        """Answers a call, for those who may know of it after what was closed before it is gone.
+
+        That is whoever closed it and what they have started, and who begins with the device now.
+        """
+        if self._closings and (
+            self._closings.has_any_of(attended.tree)
+            or (asked.call == "open" and self._device_of(asked) is not None)
+        ):
+            self._waiting.append((attended, asked))
+        else:
+            self._answer(attended, asked)
 
     def _answer(self, attended: Attended, asked: Asked) -> None:
         listener = attended.listener
@@ -324,16 +347,14 @@ class Supervisor:
 
     def _open(self, attended: Attended, asked: Asked) -> None:
         listener = attended.listener
-        # What begins with two slashes would keep them.
-        path = os.path.normpath("/" + os.fsdecode(asked.path).lstrip("/"))
-        device = next((device for device in self.devices if device.path == path), None)
+        device = self._device_of(asked)
         if device is None:
-            self._refresh(path)
+            self._refresh(_path_of(asked))
             listener.answer_from_tree(asked)
             return
         numbers = free_numbers(asked.task, attended.numbers)
         first = next(numbers)
-        context = Context(device, self._known)
+        context = Context(device, self._known, attended.tree)
         file = context.file
         descriptor = file.open_again()
         try:
@@ -350,6 +371,11 @@ class Supervisor:
         finally:
             # If nobody has it by now, this is the last close, and the context goes.
             os.close(descriptor)
+
+    def _device_of(self, asked: Asked) -> SharedDevice | None:
+        """The device that is opened; None, if something else is."""
+        path = _path_of(asked)
+        return next((device for device in self.devices if device.path == path), None)
 
     def _duplicate(self, attended: Attended, asked: Asked, context: Context) -> None:
         """dup(2) and F_DUPFD, whose result shall be in our range too."""
@@ -408,8 +434,19 @@ class Supervisor:
         if self._doorbells is not None:
             self._ring_written(context)
             self._doorbells.remove(context.file.inode)
-        try:
-            context.close()
-        except Exception:  # What one program leaves must not be every program's end.
-            traceback.print_exc()
+        if self._closings.begin(context):
+            self._open_shut_doors()
+
+    def _close_some(self) -> None:
+        """Does a portion of what is being closed; answers who waited for the end of it."""
+        if not self._closings.go_on():
+            return
         self._open_shut_doors()
+        waiting, self._waiting = self._waiting, []
+        for attended, asked in waiting:
+            self._answer_in_turn(attended, asked)
+
+
+def _path_of(asked: Asked) -> str:
+    # What begins with two slashes would keep them.
+    return os.path.normpath("/" + os.fsdecode(asked.path).lstrip("/"))

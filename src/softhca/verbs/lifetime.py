@@ -8,12 +8,13 @@ idempotent and refuses while there are children; leaving a `with` block closes t
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import threading
 import warnings
 import weakref
+from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -21,6 +22,10 @@ from softhca._adapter import Hca
 from softhca.verbs.errors import VerbsError
 
 _forks = 0
+
+# What nobody holds any more, and the adapter refuses to give back since something else that nobody
+# holds still uses it: the garbage collector comes to things in any order.
+_refused: deque[VerbsObject] = deque()
 
 # Held while an object closes, so that of several threads that close it one does. An RLock, since
 # closing may let go of the last reference to another object.
@@ -32,6 +37,7 @@ _choosing = threading.RLock()
 def _on_fork() -> None:
     global _choosing, _closing, _forks
     _forks += 1
+    _refused.clear()  # They are the parent's.
     # Who held the old ones may not exist here.
     _choosing, _closing = threading.RLock(), threading.RLock()
 
@@ -203,14 +209,39 @@ class VerbsObject:
             self._tell_left_open(told)
             _warn(f"unclosed {told}", ResourceWarning, stacklevel=2, source=self)
         finally:  # Warnings may be errors.
-            with suppress(OSError):  # The device was closed first.
-                self._let_go()
-                self._destroy()
-                self._aftermath()
-            self._forget()
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Gives back what nobody holds any more, or leaves it for later as it is.
+
+        A region's buffer must not be let go of while peers can still reach it.
+        """
+        try:
+            self._let_go()
+            self._destroy()
+            self._aftermath()
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                for parent in self._parents:
+                    parent._children.pop(id(self), None)
+                if _give_back_refused not in gc.callbacks:
+                    gc.callbacks.append(_give_back_refused)
+                _refused.append(self)
+                return
+            # Else the device was closed first.
+        self._forget()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         raise TypeError(f"cannot pickle {type(self).__name__}: it belongs to this process")
+
+
+def _give_back_refused(phase: str, _: object) -> None:
+    """Tries again what was refused, when the garbage collector has come to everything."""
+    before = None
+    while phase == "stop" and _refused and len(_refused) != before:
+        before = len(_refused)
+        for _ in range(before):
+            _refused.popleft()._give_back()
 
 
 V = TypeVar("V", bound=VerbsObject)

@@ -178,8 +178,8 @@ KNOWN = (
     Known(
         "^RC_ACK .*syndrome 64",
         "REM_OP_ERR",
-        "REM_INV_REQ_ERR",
-        "a NAK of an invalid RD request is one of an invalid request",
+        "BAD_RESP_ERR",
+        "a NAK of an invalid RD request is reserved where there are no datagrams (9.7.5.2.8)",
     ),
     Known(
         "^RC_(ACK|ATOMIC_ACK) .*(bytes|pad)",
