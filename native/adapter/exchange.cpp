@@ -65,6 +65,7 @@ void Adapter::State::leave_path(QueuePair& qp) {
   qp.local = nullptr;
   qp.requester.configure();
   schedule(qp);
+  timers.update(qp);  // Over the network a probe comes before the time-out.
 }
 
 bool Adapter::State::deliver_locally(const Packet& packet, const Route& route) {

@@ -53,6 +53,38 @@ TEST("neighbour: what one has sent before it went arrives") {
   other.go();
 }
 
+void send_some(Side& from, Side& to) {
+  RecvWr recv;
+  recv.sges = {to.sge()};
+  const RecvWr* const recvs[] = {&recv};
+  std::size_t posted = 0;
+  CHECK(to.adapter.post_recv(to.qpn, recvs, posted, kNow).ok());
+  SendWr send;
+  send.send_flags = kSendSignaled;
+  send.sges = {{from.address(), 64, from.mr.lkey}};
+  const SendWr* const sends[] = {&send};
+  CHECK(from.adapter.post_send(from.qpn, sends, posted, kNow).ok());
+  CHECK(!from.adapter.exchange(kNow));
+}
+
+// Over the network a probe comes long before the time-out, which is 67 ms here.
+TEST("neighbour: what one leaves unanswered is soon asked for over the network") {
+  constexpr std::uint64_t kSoonNs = 10'000'000;
+  Side sender(1);
+  Side leaver(2);
+  introduce(sender, leaver);
+  send_some(sender, leaver);
+  CHECK(leaver.neighbours->fetch(kNow));
+  CHECK(!leaver.adapter.exchange(kNow));
+  CHECK(sender.neighbours->fetch(kNow));
+  send_some(sender, leaver);
+  CHECK(sender.adapter.next_deadline_ns() > kNow + kSoonNs);
+  leaver.go();
+  while (sender.neighbours->is_inhabited()) sender.neighbours->serve();
+  CHECK(sender.adapter.next_deadline_ns() < kNow + kSoonNs);
+  sender.go();
+}
+
 // The child has copies of all descriptors, and may live long.
 TEST("neighbour: one that goes is seen to go though its process has forked meanwhile") {
   Side leaver(1);
