@@ -229,9 +229,8 @@ void Adapter::begin_call() { state_->time.begin(); }
 void Adapter::advance(std::uint64_t now_ns) {
   State& s = *state_;
   s.set_time(now_ns);
-  QueuePair* qp = nullptr;
-  while (s.timers.pop_due(
-      now_ns, [&s](std::uint32_t qpn) { return s.qps.find(qpn); }, qp)) {
+  while (const std::uint32_t qpn = s.timers.pop_due(now_ns)) {
+    QueuePair* const qp = s.qps.find(qpn);
     if (qp->deadline_ns() <= now_ns) {
       qp->advance();
     }

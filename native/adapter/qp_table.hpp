@@ -20,6 +20,8 @@ class QpTable {
   QpTable(Random& random, std::uint32_t limit)
       : random_(random), limit_(limit < kSlots ? limit : kSlots) {}
 
+  static constexpr std::uint32_t slot_of(std::uint32_t qpn) { return qpn & (kSlots - 1); }
+
   bool full() const { return live_ >= limit_; }
 
   // Precondition: not full. The number for the next insert().
@@ -39,19 +41,19 @@ class QpTable {
   QueuePair& insert(std::uint32_t qpn, std::unique_ptr<QueuePair> qp) {
     free_.pop_front();
     ++live_;
-    Slot& entry = slots_[qpn & (kSlots - 1)];
+    Slot& entry = slots_[slot_of(qpn)];
     entry.qp = std::move(qp);
     return *entry.qp;
   }
+  // Does not look into the queue pair: that may be far away in memory.
   QueuePair* find(std::uint32_t qpn) const {
-    const std::uint32_t slot = qpn & (kSlots - 1);
-    if (slot >= slots_.size() || !slots_[slot].qp || slots_[slot].qp->qpn != qpn) {
-      return nullptr;
-    }
-    return slots_[slot].qp.get();
+    const std::uint32_t slot = slot_of(qpn);
+    if (slot >= slots_.size()) return nullptr;
+    const Slot& entry = slots_[slot];
+    return number(slot, entry.generation) == qpn ? entry.qp.get() : nullptr;
   }
   void erase(std::uint32_t qpn) {
-    const std::uint32_t slot = qpn & (kSlots - 1);
+    const std::uint32_t slot = slot_of(qpn);
     slots_[slot].qp.reset();
     free_.push_back(slot);
     --live_;

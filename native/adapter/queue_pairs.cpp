@@ -142,7 +142,7 @@ Status Adapter::destroy_qp(std::uint32_t qpn) {
   if (qp->queues.srq != nullptr) {
     --qp->queues.srq->users;
   }
-  s.timers.forget(*qp);
+  s.timers.forget(qpn);
   s.qps.erase(qpn);
   s.async_events.forget_qp(qpn);
   return Status::success();
@@ -275,7 +275,7 @@ Status Adapter::modify_qp(std::uint32_t qpn, const QpAttr& attr, std::uint32_t m
     s.take_fed(*qp);
   }
   if (qp->deadline_ns() == kNever) {
-    s.timers.forget(*qp);
+    s.timers.forget(qpn);
   } else {
     s.timers.update(*qp);
   }

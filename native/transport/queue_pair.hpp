@@ -178,7 +178,6 @@ class QueuePair {
   enum class Listed : std::uint8_t { NOWHERE, FOR_WIRE, FOR_PATH };
   Listed listed = Listed::NOWHERE;
   bool held_back = false;  // In the list of those whose acknowledgement waits for company.
-  std::uint64_t timer_at_ns = kNever;  // Earliest entry of this queue pair in the adapter's timers.
   std::uint32_t multicast_groups = 0;
 
  private:
