@@ -23,7 +23,7 @@ namespace softhca {
 
 // One work request on its way. Posting writes what the request has, and leaves the rest as it is:
 // what few requests have comes last, in lines of memory that the others do not touch.
-struct SendWqe {
+struct alignas(64) SendWqe {
   std::uint64_t wr_id = 0;
   std::uint64_t cqe = 0;  // See Completion.
   std::uint64_t remote_address = 0;
@@ -41,10 +41,10 @@ struct SendWqe {
   bool asked_inside = false;  // READ: a request began elsewhere than where pieces begin.
   std::uint32_t first_psn = 0;
   std::uint32_t psn_count = 0;  // PSNs that it takes: packets sent, or for READ, received.
+  std::uint32_t xrc_srqn = 0;
   // READ: packets that one request asks for. Pieces end at fixed places, so that a repeated request
   // lies inside one that the peer has seen.
   std::uint32_t read_chunk = 0;
-  std::uint32_t xrc_srqn = 0;
   // UD: where to; the route is copied, so that the handle may go.
   std::uint32_t remote_qpn = 0;
   std::uint32_t remote_qkey = 0;
