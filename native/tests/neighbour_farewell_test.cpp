@@ -14,8 +14,8 @@ namespace {
 
 using namespace sides;
 
-// A message is sent, and completes before anybody has looked at it.
-void send_unseen(Side& from, Side& to) {
+// Posts a receive there, and sends so many bytes.
+void send(Side& from, Side& to, std::uint32_t bytes) {
   RecvWr recv;
   recv.wr_id = 7;
   recv.sges = {to.sge()};
@@ -24,11 +24,16 @@ void send_unseen(Side& from, Side& to) {
   CHECK(to.adapter.post_recv(to.qpn, recvs, posted, kNow).ok());
   SendWr send;
   send.send_flags = kSendSignaled;
-  send.sges = {from.sge()};
-  std::ranges::fill(from.bytes, 42);
+  send.sges = {{from.address(), bytes, from.mr.lkey}};
   const SendWr* const sends[] = {&send};
   CHECK(from.adapter.post_send(from.qpn, sends, posted, kNow).ok());
   CHECK(!from.adapter.exchange(kNow));
+}
+
+// A message is sent, and completes before anybody has looked at it.
+void send_unseen(Side& from, Side& to) {
+  std::ranges::fill(from.bytes, 42);
+  send(from, to, kBytes);
   Completion completion;
   CHECK_EQ(from.adapter.poll_cq(from.cq, {&completion, 1}).value, 1u);
   CHECK(completion.status == WcStatus::SUCCESS);
@@ -53,31 +58,17 @@ TEST("neighbour: what one has sent before it went arrives") {
   other.go();
 }
 
-void send_some(Side& from, Side& to) {
-  RecvWr recv;
-  recv.sges = {to.sge()};
-  const RecvWr* const recvs[] = {&recv};
-  std::size_t posted = 0;
-  CHECK(to.adapter.post_recv(to.qpn, recvs, posted, kNow).ok());
-  SendWr send;
-  send.send_flags = kSendSignaled;
-  send.sges = {{from.address(), 64, from.mr.lkey}};
-  const SendWr* const sends[] = {&send};
-  CHECK(from.adapter.post_send(from.qpn, sends, posted, kNow).ok());
-  CHECK(!from.adapter.exchange(kNow));
-}
-
 // Over the network a probe comes long before the time-out, which is 67 ms here.
 TEST("neighbour: what one leaves unanswered is soon asked for over the network") {
   constexpr std::uint64_t kSoonNs = 10'000'000;
   Side sender(1);
   Side leaver(2);
   introduce(sender, leaver);
-  send_some(sender, leaver);
+  send(sender, leaver, 64);
   CHECK(leaver.neighbours->fetch(kNow));
   CHECK(!leaver.adapter.exchange(kNow));
   CHECK(sender.neighbours->fetch(kNow));
-  send_some(sender, leaver);
+  send(sender, leaver, 64);
   CHECK(sender.adapter.next_deadline_ns() > kNow + kSoonNs);
   leaver.go();
   while (sender.neighbours->is_inhabited()) sender.neighbours->serve();
