@@ -59,9 +59,11 @@ class Arena:
         self._read_only = mmap.mmap(-1, PAGE)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._read_only))
         libc = ctypes.CDLL(None, use_errno=True)
-        for page, rights in ((address, mmap.PROT_READ), (self.start + 64 * PAGE, 0)):
+        # A page of ours: the heap of a program may be at any low address that one could think of.
+        self.nowhere = self.start + 64 * PAGE
+        for page, rights in ((address, mmap.PROT_READ), (self.nowhere, 0)):
             libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(PAGE), rights)
-        self.bad = [0, 1, address, 1 << 47, (1 << 64) - 8, self.start + 64 * PAGE - 3, 0xDEAD000]
+        self.bad = [0, 1, address, 1 << 47, (1 << 64) - 8, self.nowhere - 3, self.nowhere]
 
     def put(self, at: int, octets: bytes) -> int:
         """Copies to the arena; returns the address."""

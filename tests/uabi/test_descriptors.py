@@ -255,8 +255,10 @@ def test_a_command_that_cannot_be_answered_leaves_no_descriptor() -> None:
     program = """
 import ctypes, errno, mmap, os, struct
 device = os.open("/dev/infiniband/uverbs0", os.O_RDWR)
-room = mmap.mmap(-1, 4096)
+room = mmap.mmap(-1, 8192)
 there = ctypes.addressof(ctypes.c_char.from_buffer(room))
+nowhere = there + 4096
+assert not ctypes.CDLL(None).mprotect(ctypes.c_void_p(nowhere), ctypes.c_size_t(4096), 0)
 
 def give(command, response):
     body = struct.pack("<QQ", response, 0)[: 8 if command == 0 else 16]
@@ -270,7 +272,7 @@ before = has()
 for command in (0, 17):  # The context with its events, and a channel.
     for _ in range(3):
         try:
-            give(command, 0xDEAD000)
+            give(command, nowhere)
         except OSError as error:
             assert error.errno == errno.EFAULT, error
         assert has() == before

@@ -22,7 +22,6 @@ from command_fuzz import DRIVER_RXE, EXTENDED, PAGE, RDMA_VERBS_IOCTL, Fuzzer
 from softhca.uabi import structures as s
 from softhca.uabi.layout import Layout
 
-NOWHERE = 0xDEAD000
 BEYOND = (1 << 64) - 8
 # Handles that the fuzzer has made, and one that it has not.
 A_PD, A_CQ, AN_SRQ, A_QP, A_UD_QP, AN_MR = range(6)
@@ -36,6 +35,7 @@ class Giver:
         fuzzer = Fuzzer(0)
         self.device, self.arena = fuzzer.device, fuzzer.arena
         self.answer = self.arena.start + 32 * PAGE
+        self.nowhere = self.arena.nowhere
 
     def place_of_answer(self) -> bytes:
         """A pointer, as the provider passes one."""
@@ -153,7 +153,6 @@ _RESIZE = {"cq_handle": A_CQ, "cqe": 8}
 _ROUTE = {"is_global": 1, "port_num": 1, "sgid_index": 15}
 _OTHER_PORT = {"pd_handle": A_PD, "attr": {"is_global": 1, "port_num": 2}}
 _FAR = {"pd_handle": A_PD, "attr": _ROUTE}
-_MR = {"start": NOWHERE, "hca_va": NOWHERE, "length": PAGE, "pd_handle": A_PD}
 _ALL, _RATE, _PORT, _AV, _ALT = 1 << 21, 1 << 25, 1 << 5, 1 << 7, 1 << 14
 _XSRQ = {"pd_handle": A_PD, "max_wr": 4, "max_sge": 1}
 _SIX = s.DEALLOC_PD
@@ -213,9 +212,13 @@ ROWS: tuple[Row, ...] = (
     ("requests that are not there", ENOSPC, lambda g: g.invoke(28, _post(A_QP, 1), room=4)),
     # Contexts and devices.
     ("a second context", EINVAL, lambda g: g.write(0, s.GET_CONTEXT, {})),
-    ("the same, told nowhere", EFAULT, lambda g: g.write(0, s.GET_CONTEXT, {"response": NOWHERE})),
+    (
+        "the same, told nowhere",
+        EFAULT,
+        lambda g: g.write(0, s.GET_CONTEXT, {"response": g.nowhere}),
+    ),
     ("a second context by ioctl", EINVAL, lambda g: g.ioctl(0, 3)),
-    ("the same, told nowhere", EFAULT, lambda g: g.ioctl(0, 3, attr(0, 4, NOWHERE))),
+    ("the same, told nowhere", EFAULT, lambda g: g.ioctl(0, 3, attr(0, 4, g.nowhere))),
     ("a device's four bytes", OK, lambda g: g.invoke(_ex(1), bytes(4), room=304)),
     ("a device, told nowhere", OK, lambda g: g.invoke(_ex(1), bytes(8))),
     ("its driver", EINVAL, lambda g: g.invoke(_ex(1), bytes(8), room=304, driver_room=8)),
@@ -355,10 +358,10 @@ ROWS: tuple[Row, ...] = (
     (
         "rights before memory",
         EINVAL,
-        lambda g: g.write(9, s.REG_MR, {**_MR, "access_flags": 2}),
+        lambda g: g.write(9, s.REG_MR, _missing(g, 2)),
     ),
-    ("rights of nobody", EINVAL, lambda g: g.write(9, s.REG_MR, {**_MR, "access_flags": 1 << 15})),
-    ("memory that is not", EFAULT, lambda g: g.write(9, s.REG_MR, _MR)),
+    ("rights of nobody", EINVAL, lambda g: g.write(9, s.REG_MR, _missing(g, 1 << 15))),
+    ("memory that is not", EFAULT, lambda g: g.write(9, s.REG_MR, _missing(g))),
     ("nothing of no page", EINVAL, lambda g: g.write(9, s.REG_MR, _nothing(g, 0))),
     ("nothing of a page", OK, lambda g: g.write(9, s.REG_MR, _nothing(g, 8))),
     ("an entry that is not in use", ENODATA, lambda g: g.write(5, s.CREATE_AH, _FAR)),
@@ -414,7 +417,7 @@ ROWS: tuple[Row, ...] = (
     (
         "advice on nothing",
         EFAULT,
-        lambda g: g.ioctl(7, 2, attr(0, 0, A_PD), attr(3, 16, NOWHERE)),
+        lambda g: g.ioctl(7, 2, attr(0, 0, A_PD), attr(3, 16, g.nowhere)),
     ),
 )
 
@@ -439,7 +442,7 @@ OURS: tuple[tuple[str, int, int, Callable[[Giver], object]], ...] = (
         "pages on demand",
         EOPNOTSUPP,
         EINVAL,
-        lambda g: g.write(9, s.REG_MR, {**_MR, "access_flags": 1 << 6}),
+        lambda g: g.write(9, s.REG_MR, _missing(g, 1 << 6)),
     ),
     ("a region to flush", OK, EINVAL, lambda g: g.write(9, s.REG_MR, _to_flush(g, 1 << 8))),
     (
@@ -473,6 +476,12 @@ def _nothing(giver: Giver, offset: int) -> dict[str, int]:
     """A region without bytes."""
     at = giver.arena.start + PAGE + offset
     return {"start": at, "hca_va": at, "length": 0, "pd_handle": A_PD}
+
+
+def _missing(giver: Giver, access: int = 0) -> dict[str, int]:
+    """A region of a page that may not be reached."""
+    at = giver.nowhere
+    return {"start": at, "hca_va": at, "length": PAGE, "pd_handle": A_PD, "access_flags": access}
 
 
 def _to_flush(giver: Giver, access: int) -> dict[str, int]:
