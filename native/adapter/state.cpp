@@ -42,8 +42,8 @@ void Adapter::State::complete(CompletionQueue& cq, Completion& completion) {
                         completion.is_receive);
   }
   completion.timestamp_ns = cq.timestamps() ? time.now_ns() : 0;
-  if (Completion* room = cq.quiet_room(); room != nullptr) {
-    *room = completion;
+  if (cq.quiet_room() > 0) {
+    cq.quiet_slot() = completion;
     cq.quiet_push();
     return;
   }

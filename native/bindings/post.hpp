@@ -124,14 +124,15 @@ class WorkRequests {
     // A tuple of our own, so that nobody takes a work request away while the GIL is released.
     kept_ = nb::tuple(nb::borrow(wrs));
     list_.reserve(kept_.size());
-    for (nb::handle wr : kept_) list_.push_back(work_request<Wr>(wr));
+    for (nb::handle wr : kept_) {
+      list_.push_back(work_request<Wr>(wr));
+      has_cqe_ |= list_.back()->has_cqe;
+    }
   }
 
   std::span<const Wr* const> list() const { return list_; }
   nb::handle object(std::size_t index) const { return kept_[index]; }
-  bool has_cqe() const {
-    return std::ranges::any_of(list_, [](const Wr* wr) { return wr->has_cqe; });
-  }
+  bool has_cqe() const { return has_cqe_; }
 
   Status post(Hca& hca, PostedTo to, std::size_t& posted) const {
     if (!has_cqe()) return post_plain<Wr>(hca, to, list_, posted);
@@ -142,6 +143,7 @@ class WorkRequests {
  private:
   nb::tuple kept_;
   std::vector<const Wr*> list_;
+  bool has_cqe_ = false;
 };
 
 // A single work request.

@@ -110,6 +110,8 @@ class Neighbour final : public LocalPath {
     RecordState state() const { return static_cast<RecordState>(slot->word.load() & 0xff); }
   };
   bool read_short(const RingRecord& record, ShortPacket& packet) const;
+  bool read_next_short(const RingRecord& record, const ShortPacket& like, std::uint64_t first,
+                       ShortPacket& packet) const;
   int take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most, bool& more);
   bool take_acknowledge(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) const;
   void take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
@@ -196,7 +198,7 @@ class Neighbour final : public LocalPath {
   std::uint32_t unreadable_found_ = 0;  // Of those that the peer has counted.
   Route from_peer_;
   // Short messages that are being taken, and where each ends.
-  static constexpr std::size_t kShortAtOnce = 8;
+  static constexpr std::size_t kShortAtOnce = 16;
   std::array<ShortPacket, kShortAtOnce> short_;
   std::array<RingPlace, kShortAtOnce> behind_short_;
   std::array<Claimed, kMostReads> claimed_;

@@ -65,18 +65,30 @@ bool Neighbour::read_short(const RingRecord& record, ShortPacket& packet) const 
   return true;
 }
 
+// The same for one behind another, which most are like.
+bool Neighbour::read_next_short(const RingRecord& record, const ShortPacket& like,
+                                std::uint64_t first, ShortPacket& packet) const {
+  if (record.piece_count != 0 || record.psns != 1 ||
+      !decode_alike(record.headers, record.header_bytes, like, first, packet)) {
+    return read_short(record, packet);
+  }
+  packet.payload = {record.rest, record.rest_bytes()};
+  return true;
+}
+
 // The first has been read, and those behind it come along. How many were taken; if there are more,
 // the next one has to be taken in the general way.
 int Neighbour::take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most,
                           bool& more) {
   const std::size_t limit = std::min(kShortAtOnce, static_cast<std::size_t>(most));
+  const std::uint64_t first = first_of(short_[0]);
   behind_short_[0] = behind;
   std::size_t count = 1;
   for (; count < limit; ++count) {
     RingPlace behind_this;
     const RingRecord record = reader_.peek(behind, behind_this);
     more = record.slot != nullptr;
-    if (!more || !read_short(record, short_[count])) break;
+    if (!more || !read_next_short(record, short_[0], first, short_[count])) break;
     behind = behind_short_[count] = behind_this;
   }
   const std::size_t taken =

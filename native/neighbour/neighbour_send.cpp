@@ -13,6 +13,8 @@ namespace {
 
 // Longer records have half gone by themselves when they are complete.
 constexpr std::uint32_t kHastenedBytes = 1024;
+// Of one that is copied over: BTH, RETH and an immediate, and its payload.
+constexpr std::uint32_t kShortRecordBytes = kBthBytes + 16 + 4 + kLocalCopiedBytes;
 
 }  // namespace
 
@@ -46,14 +48,15 @@ bool Neighbour::can_fetch(std::span<const MemoryPiece> pieces) {
 
 std::size_t Neighbour::send_short(std::span<const ShortPacket> packets) {
   settle();
+  if (writer_.is_broken()) return 0;
+  const bool all_fit = writer_.has_room(packets.size(), kShortRecordBytes);
   std::size_t sent = 0;
-  for (; sent < packets.size() && writer_.has_room(); ++sent) {
+  for (; sent < packets.size() && (all_fit || writer_.has_room()); ++sent) {
     const ShortPacket& packet = packets[sent];
     RingPlace behind;
     const RingRecord record =
-        writer_.begin(static_cast<std::uint32_t>(packet.header_bytes()),
-                      static_cast<std::uint32_t>(packet.payload.size()), behind);
-    if (record.slot == nullptr) break;
+        writer_.begin_surely(static_cast<std::uint32_t>(packet.header_bytes()),
+                             static_cast<std::uint32_t>(packet.payload.size()), behind);
     encode_short(packet, record.headers);
     if (guarded_copy(record.rest, packet.payload.data(), packet.payload.size()) != 0) break;
     publish(record, behind);

@@ -89,12 +89,15 @@ class RingWriter {
 
   // Room for a record, or none, and the place behind it; it is READY with publish().
   RingRecord begin(std::uint32_t header_bytes, std::uint32_t rest_bytes, RingPlace& behind);
+  // The same where has_room() has said that there is, and the reader is what it should be.
+  RingRecord begin_surely(std::uint32_t header_bytes, std::uint32_t rest_bytes, RingPlace& behind);
   void publish(const RingRecord& record, RingPlace behind);
   // Before that, for what lies in the body and is short: it is read as soon as it is seen. Where
   // much is written in a row it costs more than it saves.
   void hasten(const RingRecord& record);
-  // The longest record would find room.
+  // The longest record would find room; and so many of up to so many bytes.
   bool has_room() const;
+  bool has_room(std::uint64_t records, std::uint64_t bytes) const;
 
   // Records written and consumed so far, of which look() asks the reader.
   std::uint64_t produced() const { return place_.slots; }
@@ -188,14 +191,26 @@ inline bool RingWriter::has_room() const {
   return fits({place_.slots + 1, place_.body + std::uint64_t{2} * kMaxRecordBytes});
 }
 
-[[gnu::always_inline]] inline RingRecord RingWriter::begin(std::uint32_t header_bytes,
-                                                           std::uint32_t rest_bytes,
-                                                           RingPlace& behind) {
+inline bool RingWriter::has_room(std::uint64_t records, std::uint64_t bytes) const {
+  // Each ends a cell that it may begin, and what may be left unused is less than one of them.
+  return fits({place_.slots + records, place_.body + (records + 1) * (bytes + kCellBytes)});
+}
+
+[[gnu::always_inline]] inline RingRecord RingWriter::begin_surely(std::uint32_t header_bytes,
+                                                                  std::uint32_t rest_bytes,
+                                                                  RingPlace& behind) {
   RingRecord record;
   record.bytes = header_bytes + rest_bytes;
   record.header_bytes = header_bytes;
   behind = place_;
   behind.put(ring_, record);
+  return record;
+}
+
+[[gnu::always_inline]] inline RingRecord RingWriter::begin(std::uint32_t header_bytes,
+                                                           std::uint32_t rest_bytes,
+                                                           RingPlace& behind) {
+  RingRecord record = begin_surely(header_bytes, rest_bytes, behind);
   if (!fits(behind)) look();
   if (broken_ || record.bytes > kMaxRecordBytes || !fits(behind)) return {};
   return record;

@@ -38,15 +38,14 @@ class CompletionQueue {
   // OVERFLOW is said once; the queue is then dead, and later pushes are DISCARDED. Changes
   // notify_deadline_ns().
   Push push(const Completion& completion, CallTime& time);
-  // Where the next completion will lie, if nobody is to be notified of it and there is room; null:
-  // it is not so simple. Then, that it is there.
-  Completion* quiet_room() {
-    if (overflowed_ || outlet_ || arming_ != Arming::NONE || tail_ - head_ >= capacity_) {
-      return nullptr;
-    }
-    return &ring_[slots_.of(tail_)];
+  // How many completions there is room for of which nobody is to be notified; 0: it is not so
+  // simple. Where each of them will lie, and that so many are there.
+  std::uint64_t quiet_room() const {
+    const bool simple = !overflowed_ && !outlet_ && arming_ == Arming::NONE;
+    return simple ? capacity_ - (tail_ - head_) : 0;
   }
-  void quiet_push() { ++tail_; }
+  Completion& quiet_slot(std::uint64_t ahead = 0) { return ring_[slots_.of(tail_ + ahead)]; }
+  void quiet_push(std::uint64_t count = 1) { tail_ += count; }
   std::size_t poll(std::span<Completion> out);
 
   bool overflowed() const { return overflowed_; }

@@ -30,7 +30,12 @@ bool ReceiveRing::fetch() {
 void ReceiveRing::push(std::uint64_t wr_id, std::span<const Sge> sges, std::uint64_t cqe) {
   const std::size_t slot = slots_.of(tail_);
   entries_[slot] = {wr_id, cqe, static_cast<std::uint32_t>(sges.size())};
-  std::copy(sges.begin(), sges.end(), sges_.begin() + static_cast<std::ptrdiff_t>(slot * max_sge_));
+  Sge* const room = sges_.data() + slot * max_sge_;
+  if (sges.size() == 1) {  // As most have.
+    *room = sges.front();
+  } else {
+    std::ranges::copy(sges, room);
+  }
   ++tail_;
 }
 

@@ -52,6 +52,16 @@ class ReceiveRing {
     const std::size_t slot = slots_.of(head_ + others);
     return {sges_.data() + slot * max_sge_, entries_[slot].sge_count};
   }
+  // What to name it by, and taking so many of them. Precondition: they are at hand.
+  struct Names {
+    std::uint64_t wr_id = 0;
+    std::uint64_t cqe = 0;
+  };
+  Names names_behind(std::uint64_t others) const {
+    const Entry& entry = entries_[slots_.of(head_ + others)];
+    return {entry.wr_id, entry.cqe};
+  }
+  void drop_front(std::uint64_t count) { head_ += count; }
   void pop_front(std::uint64_t& wr_id, std::uint64_t& cqe) {
     const Entry& entry = entries_[slots_.of(head_++)];
     wr_id = entry.wr_id;

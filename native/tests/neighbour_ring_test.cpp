@@ -1,5 +1,6 @@
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -113,6 +114,37 @@ TEST("neighbour ring: a full ring takes nothing more until something is consumed
     CHECK(out.begin(28, rest, behind).slot != nullptr);
     if (!is_short) CHECK(out.begin(28, kMaxRecordBytes - 28, behind).slot == nullptr);
   }
+}
+
+TEST("neighbour ring: where there is room for several, there is for each of them") {
+  Random random(softhca::testing::seed());
+  Ring ring;
+  RingWriter out(ring.shared());
+  RingReader in(ring.shared());
+  int refused = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    const std::uint64_t count = 1 + random.below(16);
+    const auto most = static_cast<std::uint32_t>(1 + random.below(2000));
+    if (!out.has_room(count, most)) {
+      ++refused;
+      RingPlace behind;
+      while (in.peek(in.place(), behind).slot != nullptr) in.consume(behind);
+      in.tell();
+      out.look();
+      CHECK(out.has_room(count, most));
+    }
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const auto bytes = static_cast<std::uint32_t>(random.below(most + 1));
+      const auto headers = static_cast<std::uint32_t>(random.below(std::min(bytes, 64u) + 1));
+      RingPlace behind;
+      const RingRecord record = out.begin(headers, bytes - headers, behind);
+      CHECK(record.slot != nullptr);
+      std::memset(record.headers, 0, headers);
+      std::memset(record.rest, 0, bytes - headers);
+      out.publish(record, behind);
+    }
+  }
+  CHECK(refused > 10);
 }
 
 TEST("neighbour ring: a writer that waits for room is told before the ring is empty") {

@@ -141,12 +141,15 @@ class Comparison {
  private:
   void receive(std::size_t side) {
     const std::uint32_t length = static_cast<std::uint32_t>(random_.below(16) == 0 ? 10 : 6200);
+    // Of several entries, or none.
+    const std::size_t pieces = random_.below(8) == 0 ? random_.below(3) : 1;
+    const std::uint32_t wrong = random_.below(128) == 0 ? 1 : 0;
     ++wr_id_;
     const auto post = [&](Pair& pair) {
       End& end = pair.ends[side];
       RecvWr wr;
       wr.wr_id = wr_id_;
-      wr.sges = {{kTargetIova, length, end.target_mr.lkey}};
+      wr.sges.assign(pieces, {kTargetIova, length, end.target_mr.lkey ^ wrong});
       const RecvWr* const list[] = {&wr};
       std::size_t posted = 0;
       return end.adapter->post_recv(end.qpn, list, posted, pair.now_ns).error;
@@ -274,6 +277,47 @@ TEST("short messages: one that finds a receive has completed when it has been po
   CHECK_EQ(adapter.poll_cq(pair.ends[1].cq, room).value, 1u);
   CHECK_EQ(adapter.poll_cq(pair.ends[0].cq, room).value, 1u);
   CHECK_EQ(adapter.qp_counters(pair.ends[0].qpn).value.rcvd_pkts, 1u);
+}
+
+// Of a list that comes together, as many complete as there is room for; then the queue overflows.
+TEST("short messages: those that fill a completion queue end as they do one by one") {
+  constexpr std::uint32_t kRoom = 5;
+  for (std::uint32_t sent = 1; sent < 12; ++sent) {
+    Nobody nobody;
+    std::array<std::vector<Completion>, 2> completed;
+    std::array<QpState, 2> states{};
+    std::array<Counters, 2> counted;
+    for (const std::size_t way : {0, 1}) {
+      Pair pair(Between::WAYS, true, way == 0 ? nullptr : &nobody);
+      pair.settle();
+      End& from = pair.ends[0];
+      End& to = pair.ends[1];
+      CHECK(to.adapter->resize_cq(to.cq, kRoom).ok());
+      RecvWr receive;
+      receive.sges = {{kTargetIova, 64, to.target_mr.lkey}};
+      const std::vector<const RecvWr*> receives(sent, &receive);
+      Sketch sketch;
+      sketch.lengths = {64, 0};
+      const SendWr send = request_of(sketch, 1, from, to);
+      const std::vector<const SendWr*> sends(sent, &send);
+      std::size_t posted = 0;
+      CHECK(to.adapter->post_recv(to.qpn, receives, posted, pair.now_ns).ok());
+      posted = 0;
+      CHECK(from.adapter->post_send(from.qpn, sends, posted, pair.now_ns).ok());
+      pair.settle();
+      completed[way].resize(sent);
+      completed[way].resize(to.adapter->poll_cq(to.cq, completed[way]).value);
+      QpInit init;
+      states[way] = to.adapter->query_qp(to.qpn, init).value.qp_state;
+      counted[way] = to.adapter->qp_counters(to.qpn).value;
+    }
+    CHECK_EQ(states[0], sent <= kRoom ? QpState::RTS : QpState::ERR);
+    CHECK_EQ(states[0], states[1]);
+    CHECK(std::ranges::equal(completed[0], completed[1], same));
+    CHECK_EQ(completed[0].size(), std::min(sent, kRoom));
+    CHECK_EQ(counted[0].rx_send_requests, counted[1].rx_send_requests);
+    CHECK_EQ(counted[0].rcvd_pkts, counted[1].rcvd_pkts);
+  }
 }
 
 // In one call, and with equal PSNs.

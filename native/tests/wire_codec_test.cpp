@@ -318,6 +318,39 @@ TEST("codec: short packets are the same bytes, and nothing else is taken for one
   }
 }
 
+TEST("codec: what is taken for a packet like another is what it is") {
+  Random random(testing::seed());
+  int alike = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    const std::uint8_t opcodes[] = {0x04, 0x04, 0x05, 0x0a};
+    ShortPacket first;
+    CHECK(short_form(random_packet(random, opcodes[random.below(4)]), first));
+    ShortPacket second = first;
+    second.psn = static_cast<std::uint32_t>(random.below(1 << 24));
+    second.ack_request = random.below(2) == 0;
+    std::array<std::uint8_t, 64> headers{};
+    encode_short(second, headers.data());
+    // Any bit of what makes it another kind of packet.
+    const bool differs = random.below(2) == 0;
+    if (differs) headers[random.below(8)] ^= static_cast<std::uint8_t>(1 << random.below(8));
+    const std::size_t bytes = random.below(16) == 0 ? random.below(33) : first.header_bytes();
+    ShortPacket taken;
+    if (!decode_alike(headers.data(), bytes, first, first_of(first), taken)) {
+      CHECK(differs || bytes != kBthBytes || first.header_bytes() != kBthBytes);
+      continue;
+    }
+    ++alike;
+    ShortPacket known;
+    CHECK(decode_short(headers.data(), bytes, known));
+    CHECK_EQ(first_of(taken), first_of(known));
+    CHECK_EQ(taken.psn, known.psn);
+    CHECK_EQ(taken.ack_request, known.ack_request);
+    CHECK_EQ(taken.psns, known.psns);
+    CHECK_EQ(taken.header_bytes(), bytes);
+  }
+  CHECK(alike > 2'000);
+}
+
 TEST("codec: plain acknowledgements are the same bytes, and nothing else is taken for one") {
   Random random(testing::seed());
   int plain_ones = 0;

@@ -21,6 +21,7 @@ namespace softhca {
 
 class QueuePair;
 class CompletionQueue;
+class PlainAccess;
 struct Completion;
 
 class Responder {
@@ -177,6 +178,8 @@ class Responder {
                                std::uint32_t receives_ahead = 0) const;
   bool place_short(const ShortPacket& packet, ShortPlaces& places);
   Short end_short(const ShortPacket& packet);
+  std::size_t take_sends(std::span<const ShortPacket> packets, PlainAccess& memory);
+  bool fill_receive(std::uint64_t behind, ByteView payload, PlainAccess& memory) const;
   bool complete_short(const ShortPacket& packet);
   void describe_short(const ShortPacket& packet, Completion& completion);
 

@@ -49,7 +49,7 @@ class Services {
   // is not so simple.
   Completion* begin_quietly(CompletionQueue& cq) {
     memory.write_behind.flush();
-    return observer == nullptr ? cq.quiet_room() : nullptr;
+    return observer == nullptr && cq.quiet_room() > 0 ? &cq.quiet_slot() : nullptr;
   }
   void end_quietly(CompletionQueue& cq, Completion& completion) {
     ++activity;

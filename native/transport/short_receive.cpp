@@ -152,11 +152,15 @@ std::size_t Responder::take_short(std::span<const ShortPacket> packets) {
   const ShortPacket& first = packets.front();
   ShortPlaces places(qp_.services.memory, qp_.init.pd);
   std::size_t taken = 0;
-  for (const ShortPacket& packet : packets) {
-    if (packet.destination_qpn != first.destination_qpn || packet.pkey != first.pkey ||
-        !is_next_short(packet) || !place_short(packet, places)) {
-      break;
+  while (taken < packets.size()) {
+    const ShortPacket& packet = packets[taken];
+    if (packet.destination_qpn != first.destination_qpn || packet.pkey != first.pkey) break;
+    if (const std::size_t sends = take_sends(packets.subspan(taken), places.receives); sends > 0) {
+      taken += sends;
+      if (!only_acknowledgements_wait()) break;
+      continue;
     }
+    if (!is_next_short(packet) || !place_short(packet, places)) break;
     ++taken;
     const Short how = end_short(packet);
     if (how == Short::TAKEN) continue;

@@ -47,13 +47,17 @@ constexpr bool is_short_opcode(std::uint8_t opcode) {
          (opcode & 0xfe) == make_opcode(OpcodeTransport::RC, Operation::RDMA_WRITE_ONLY);
 }
 
+// The first eight bytes of its headers, which tell neither the PSN nor whether it asks for an
+// acknowledgement.
+constexpr std::uint64_t first_of(const ShortPacket& packet) {
+  return std::uint64_t{packet.opcode} << 56 | std::uint64_t{packet.solicited} << 55 |
+         std::uint64_t{packet.migrated} << 54 | std::uint64_t{packet.pkey} << 32 |
+         (packet.destination_qpn & 0xffffff);
+}
+
 // Into `header_bytes()` bytes, which encode_headers() would fill alike.
 inline void encode_short(const ShortPacket& packet, std::uint8_t* out) {
-  const std::uint64_t first =
-      std::uint64_t{packet.opcode} << 56 | std::uint64_t{packet.solicited} << 55 |
-      std::uint64_t{packet.migrated} << 54 | std::uint64_t{packet.pkey} << 32 |
-      (packet.destination_qpn & 0xffffff);
-  store_be64(out, first);
+  store_be64(out, first_of(packet));
   store_be32(out + 8, (packet.ack_request ? 0x80000000u : 0) | (packet.psn & 0xffffff));
   out += kBthBytes;
   if (packet.is_write()) {
@@ -98,6 +102,20 @@ inline bool decode_request(const std::uint8_t* headers, std::size_t bytes, IsKno
 
 inline bool decode_short(const std::uint8_t* headers, std::size_t bytes, ShortPacket& packet) {
   return decode_request(headers, bytes, is_short_opcode, packet);
+}
+
+// The same for one with nothing behind its BTH that is like another but for the PSN and whether it
+// asks: `first` is what first_of() says of that. False: it is not, or `like` is not of that kind.
+inline bool decode_alike(const std::uint8_t* headers, std::size_t bytes, const ShortPacket& like,
+                         std::uint64_t first, ShortPacket& packet) {
+  if (bytes != kBthBytes || load_be64(headers) != first || like.header_bytes() != bytes) {
+    return false;
+  }
+  const std::uint32_t last = load_be32(headers + 8);
+  packet = like;
+  packet.ack_request = last >> 31 != 0;
+  packet.psn = last & 0xffffff;
+  return true;
 }
 
 // A request for a READ has the fields of a WRITE without bytes.
