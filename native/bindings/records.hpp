@@ -2,7 +2,10 @@
 // object for each. The layouts are public: src/softhca/verbs/records.py says them in words.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "queue/completion.hpp"
 #include "queue/work_request.hpp"
@@ -116,55 +119,40 @@ inline CompletionRecord* records_at(char* bytes) {
   return reinterpret_cast<CompletionRecord*>(bytes);
 }
 
-// Field by field to where it belongs: what is put together elsewhere in small units, and copied
-// from there in larger ones, has to wait for the processor's own stores.
+// What a completion begins with is its record.
+static_assert(std::is_trivially_copyable_v<Completion> &&
+              offsetof(Completion, cqe) == sizeof(CompletionRecord) &&
+              offsetof(Completion, byte_len) == offsetof(CompletionRecord, byte_len) &&
+              offsetof(Completion, psn) == offsetof(CompletionRecord, psn) &&
+              offsetof(Completion, opcode) == offsetof(CompletionRecord, opcode) &&
+              offsetof(Completion, by_peer) == offsetof(CompletionRecord, by_peer));
+
 inline void write_record(const Completion& completion, CompletionRecord& record) {
-  record.wr_id = completion.wr_id;
-  record.timestamp_ns = completion.timestamp_ns;
-  record.address = completion.address;
-  record.length = completion.length;
-  record.byte_len = completion.byte_len;
-  record.immediate_or_rkey = completion.immediate_or_rkey;
-  record.qp_num = completion.qpn;
-  record.src_qp = completion.source_qpn;
-  record.wc_flags = completion.wc_flags;
-  record.psn = completion.psn;
-  record.key = completion.key;
-  record.pkey_index = completion.pkey_index;
-  record.status = static_cast<std::uint8_t>(completion.status);
-  record.opcode = static_cast<std::uint8_t>(completion.opcode);
-  record.reason = static_cast<std::uint8_t>(completion.reason);
-  record.sl = completion.sl;
-  record.port = completion.port;
-  record.ip_version = completion.ip_version;
-  record.is_receive = completion.is_receive;
-  record.solicited = completion.solicited;
-  record.by_peer = completion.by_peer;
-  record.reserved = 0;
+  std::memcpy(&record, &completion, sizeof record);
 }
 
 inline Completion to_completion(const CompletionRecord& record) {
   return {.wr_id = record.wr_id,
-          .status = static_cast<WcStatus>(record.status),
-          .opcode = static_cast<WcOpcode>(record.opcode),
-          .sl = record.sl,
-          .port = record.port,
-          .ip_version = record.ip_version,
-          .wc_flags = record.wc_flags,
+          .timestamp_ns = record.timestamp_ns,
+          .address = record.address,
+          .length = record.length,
           .byte_len = record.byte_len,
           .immediate_or_rkey = record.immediate_or_rkey,
           .qpn = record.qp_num,
           .source_qpn = record.src_qp,
-          .pkey_index = record.pkey_index,
-          .is_receive = record.is_receive != 0,
-          .solicited = record.solicited != 0,
-          .reason = static_cast<Reason>(record.reason),
-          .by_peer = record.by_peer != 0,
+          .wc_flags = record.wc_flags,
           .psn = record.psn,
           .key = record.key,
-          .address = record.address,
-          .length = record.length,
-          .timestamp_ns = record.timestamp_ns};
+          .pkey_index = record.pkey_index,
+          .status = static_cast<WcStatus>(record.status),
+          .opcode = static_cast<WcOpcode>(record.opcode),
+          .reason = static_cast<Reason>(record.reason),
+          .sl = record.sl,
+          .port = record.port,
+          .ip_version = record.ip_version,
+          .is_receive = record.is_receive != 0,
+          .solicited = record.solicited != 0,
+          .by_peer = record.by_peer != 0};
 }
 
 }  // namespace softhca
