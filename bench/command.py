@@ -11,6 +11,7 @@ from bench.contest import Contest
 from bench.document import PAGE, write
 from bench.findings import Finding
 from bench.report import details, overview
+from bench.steadiness import doubted
 from bench.turns import WithdrawnError
 
 # In the order of their rows in the table.
@@ -75,6 +76,7 @@ def main(words: list[str] | None = None) -> int:
     answers: dict[str, list[Finding]] = {}
     for name in options.only or QUESTIONS:
         answers[importlib.import_module(f"bench.questions.{name}").TITLE] = ask(name, contest)
+    answers = doubted(answers)
     everything = [finding for findings in answers.values() for finding in findings]
     goals = [finding for finding in everything if finding.goal.goal is not None]
     if goals:

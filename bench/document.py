@@ -23,7 +23,9 @@ This page was written by the command below; nobody edits it. Each question is a 
 probe of what the machine itself can do, read right before and right after: a ratio of 2 c means
 twice the time of probe c, 0.5 m half the bytes of probe m. All contestants of a table took turns in
 one run. The ratio is the median, and the quartiles are of the ratios as well. Turns between whose
-two readings the probe moved by more than 10 % were thrown away, and the tables say how many.
+two readings the probe moved by more than 10 % were thrown away, and the tables say how many. Where
+a probe did worse, by more than a quarter, than at its best in this run, the verdict says so: the
+machine was another one then, and the ratio says little.
 
 | probe | is |
 | --- | --- |

@@ -77,6 +77,7 @@ class Finding:
         picture: The plot that it is a point of, if any.
         profile: Where the time of ours goes, if the goal was missed.
         because: What a miss was traced to, in words.
+        doubt: Why the ratio says little, if it does (bench/steadiness.py).
     """
 
     what: str
@@ -90,6 +91,7 @@ class Finding:
     picture: str = ""
     profile: Profile | None = None
     because: str = ""
+    doubt: str = ""
 
     @property
     def verdict(self) -> str:
@@ -98,6 +100,11 @@ class Finding:
         if summary is None:
             return "not measured"
         return self.goal.verdict(summary.median)
+
+    @property
+    def judgement(self) -> str:
+        """The verdict, and what is to be said against it."""
+        return f"{self.verdict}; {self.doubt}" if self.doubt else self.verdict
 
     @property
     def missed(self) -> bool:

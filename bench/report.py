@@ -64,7 +64,7 @@ def lines_of(finding: Finding) -> list[tuple[str, ...]]:
     """The lines of one finding: ours with the goal, then the others."""
     lines = []
     for name, summary in finding.summaries.items():
-        ends = (wanted(finding), finding.verdict) if name == finding.ours else ("", "")
+        ends = (wanted(finding), finding.judgement) if name == finding.ours else ("", "")
         lines.append((finding.what, name, *_cells(summary, finding), *ends))
     return lines
 
@@ -114,7 +114,7 @@ def overview(findings: Iterable[Finding]) -> str:
     for finding in findings:
         ours = finding.summaries.get(finding.ours)
         reached = ratio_of(ours, finding) if ours is not None else "-"
-        line = (finding.what, reached, wanted(finding), finding.verdict, best_peer(finding))
+        line = (finding.what, reached, wanted(finding), finding.judgement, best_peer(finding))
         lines.append(line)
     return table(("what", "softhca", "goal (stretch)", "verdict", "best peer"), lines)
 

@@ -8,6 +8,7 @@ from bench.findings import NANOSECONDS, Better, Finding, Goal
 from bench.plots import curves
 from bench.ratios import Turn, summarise
 from bench.report import details, overview, table
+from bench.steadiness import doubted
 
 
 def finding(**changes) -> Finding:
@@ -63,6 +64,36 @@ def test_nobody_counted():
     assert nobody.verdict == "not measured"
     assert "none kept" in details([nobody])
     assert "not measured" in overview([nobody])
+
+
+def test_a_probe_that_read_otherwise_elsewhere_in_the_run_is_told_of():
+    def read(reading: float, **changes) -> Finding:
+        turns = [Turn(reading, 25e-9, reading)] * 7
+        return finding(summaries={"softhca": summarise(turns)}, **changes)
+
+    def judgements(*findings: Finding) -> list[str]:
+        return [one.judgement for one in doubted({"calls": findings})["calls"]]
+
+    assert judgements(read(10e-9), read(12e-9)) == ["met", "met"]
+    assert judgements(read(10e-9), read(20e-9)) == [
+        "met",
+        "met, stretch too; probe at 2.0 times its best",
+    ]
+    more = Goal(Better.MORE, 1)
+    assert judgements(read(10e-9, goal=more), read(20e-9, goal=more)) == [
+        "met; probe at 2.0 times its best",
+        "met",
+    ]
+    # Another probe, or of another size, is no evidence; a call has none.
+    assert judgements(read(10e-9), read(20e-9, probe="g")) == ["met", "met, stretch too"]
+    assert judgements(read(10e-9, probe="m", size=1), read(20e-9, probe="m", size=2)) == [
+        "met",
+        "met, stretch too",
+    ]
+    assert judgements(read(10e-9, size=1), read(20e-9, size=2))[1].endswith("times its best")
+    (told,) = doubted({"calls": [read(20e-9, doubt="")]})["calls"]
+    assert "times its best" not in overview([told])
+    assert "times its best" in overview(doubted({"a": [read(10e-9)], "b": [read(20e-9)]})["b"])
 
 
 def test_curves_have_the_probe_beside_the_contestants():
