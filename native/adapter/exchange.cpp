@@ -221,8 +221,11 @@ bool Adapter::exchange_some(std::uint64_t now_ns) {
     qp->listed = QueuePair::Listed::NOWHERE;
     if (qp->local == nullptr) {
       s.schedule(*qp);  // It has become one for the wire.
-    } else if (s.send_acknowledge(*qp) || s.send_answer(*qp)) {
+    } else if (s.send_acknowledge(*qp)) {
       --packets;
+    } else if (s.send_answer(*qp)) {
+      --packets;
+      if (qp->may_have_packets()) s.schedule(*qp);
     } else if (s.send_locally(*qp)) {
       --packets;
       // A neighbour fetches them itself.

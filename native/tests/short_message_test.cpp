@@ -169,8 +169,11 @@ class Comparison {
     for (Sketch& sketch : sketches) sketch = sketch_of(random_, rarely_signaled_);
     // Long lists are mostly of one kind.
     const bool is_run = random_.below(2) == 0;
+    const bool reads = is_run && random_.below(4) == 0;
     for (Sketch& sketch : sketches) {
-      if (is_run && random_.below(16) != 0) sketch = plain_sketch_of(random_, rarely_signaled_);
+      if (!is_run || random_.below(16) == 0) continue;
+      sketch = plain_sketch_of(random_, rarely_signaled_);
+      if (reads) sketch.opcode = WrOpcode::RDMA_READ;
     }
     const auto post = [&](Pair& pair, std::size_t& posted) {
       End& from = pair.ends[side];

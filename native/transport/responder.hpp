@@ -171,6 +171,8 @@ class Responder {
 
   struct ShortPlaces;
   bool only_acknowledgements_wait() const;
+  bool only_reads_wait() const;
+  bool is_between_messages() const;
   bool takes_short() const;
   bool is_next_short(const ShortPacket& packet);
   bool is_sound(const ShortPacket& packet) const;

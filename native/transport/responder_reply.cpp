@@ -140,7 +140,19 @@ Responder::Resource* Responder::take_resource(std::uint32_t& index) {
 // --- replies
 // ----------------------------------------------------------------------------------------------------------------
 
-void Responder::push_acknowledge(std::uint32_t psn) { push_syndrome(psn, kSyndromeAck); }
+// One that waits at the end of the list says more now.
+void Responder::push_acknowledge(std::uint32_t psn) {
+  if (replies_.empty() || replies_.back().kind != ReplyKind::ACKNOWLEDGE ||
+      replies_.back().syndrome != kSyndromeAck) {
+    push_syndrome(psn, kSyndromeAck);
+    return;
+  }
+  Reply& last = replies_.back();
+  if (psn_distance(last.psn, psn) > 0) last.psn = psn;
+  last.msn = msn_;
+  acknowledge_at_ns_ = kNever;
+  qp_.services.schedule(qp_);
+}
 
 void Responder::push_nak(std::uint32_t psn, std::uint8_t syndrome) { push_syndrome(psn, syndrome); }
 

@@ -2,6 +2,8 @@
 // whole. As with short messages (short_message.cpp), every "no" in here leaves things as they were
 // and the packet to the general way.
 
+#include <algorithm>
+
 #include "transport/lent_bytes.hpp"
 #include "transport/queue_pair.hpp"
 #include "wire/psn.hpp"
@@ -113,11 +115,17 @@ bool QueuePair::receive_read(const ShortPacket& packet, const Route& from) {
   return true;
 }
 
+// Atomics behind a READ have to be hidden from it.
+bool Responder::only_reads_wait() const {
+  return std::ranges::all_of(
+      replies_, [](const Reply& reply) { return reply.kind == ReplyKind::READ && !reply.repeats; });
+}
+
 bool Responder::take_read(const ShortPacket& packet) {
   const Reth& reth = packet.reth;
-  if (!takes_short() || !replies_.empty() || packet.psn != expected_psn_ ||
+  if (!is_between_messages() || !only_reads_wait() || packet.psn != expected_psn_ ||
       (qp_.attr.qp_access_flags & kAccessRemoteRead) == 0 || resources_.empty() ||
-      reth.length == 0 || reth.length > kMaxMessageBytes ||
+      owes_answer(next_resource_) || reth.length == 0 || reth.length > kMaxMessageBytes ||
       qp_.services.memory.plain(qp_.init.pd, reth.rkey, reth.virtual_address, reth.length,
                                 kAccessRemoteRead) == nullptr) {
     return false;
@@ -145,10 +153,10 @@ bool QueuePair::next_is_answer(WholeAnswer& packet, std::uint32_t& rkey) const {
 }
 
 bool Responder::next_is_whole(WholeAnswer& packet, std::uint32_t& rkey) const {
-  if (replies_.size() != 1 || replies_.front().kind != ReplyKind::READ) return false;
+  if (replies_.empty() || !only_reads_wait()) return false;
   const Reply& reply = replies_.front();
   const Resource& resource = resources_[reply.resource];
-  if (reply.repeats || reply.next_packet != 0 || reply.end_packet != resource.psn_count ||
+  if (reply.next_packet != 0 || reply.end_packet != resource.psn_count ||
       resource.length > kLocalPacketBytes || resource.length == 0) {
     return false;
   }

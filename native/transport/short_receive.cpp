@@ -69,11 +69,13 @@ bool Responder::only_acknowledgements_wait() const {
   return replies_.empty() || (replies_.size() == 1 && acknowledges_next());
 }
 
-// Those between two messages.
+bool Responder::is_between_messages() const {
+  return in_progress_ == InProgress::NOTHING && qp_.init.type == QpType::RC &&
+         (qp_.state() != QpState::RTR || peer_seen_) && qp_.services.observer == nullptr;
+}
+
 bool Responder::takes_short() const {
-  return in_progress_ == InProgress::NOTHING && only_acknowledgements_wait() &&
-         qp_.init.type == QpType::RC && (qp_.state() != QpState::RTR || peer_seen_) &&
-         qp_.services.observer == nullptr;
+  return only_acknowledgements_wait() && is_between_messages();
 }
 
 // Its length is what it says, in as many packets as that takes, and it may write at all.
