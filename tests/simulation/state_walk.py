@@ -121,13 +121,15 @@ class StateWalk(Asks):
             assert not any(e.signaled for e in end.posted), "all are flushed"
             assert end.shared or not end.pool.posted, "all receives are flushed"
         remake = draw.random() < 0.5
+        # Both before anybody looks: who still asks is answered no more, and gives up in the end.
         for end in pair:
             if remake:
                 end.close()
             else:
                 end.qp.modify(qp_state=QPState.RESET)
-                for _ in range(100):
-                    self.poll()
+        for _ in range(0 if remake else 100):
+            self.poll()
+        for end in pair:
             if not end.shared:
                 end.pool.forget()
             if remake:
