@@ -267,3 +267,11 @@ def test_a_type_1_window_is_for_every_queue_pair_of_its_domain() -> None:
         a.qp.post_send(hca.Write(a.mr[:100], remote=remote, signaled=True))
         assert a.next().ok
         fabric.check()
+
+
+def test_a_read_is_answered_by_many_packets() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric, path_mtu=hca.Mtu.MTU_256)
+        a.qp.post_send(hca.Read(a.mr[:60_000], remote=b.mr.remote()[:60_000], signaled=True))
+        assert a.next().ok
+        fabric.check()
