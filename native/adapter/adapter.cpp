@@ -226,9 +226,10 @@ void Adapter::use_clock(Clock& clock) { state_->time.use(clock); }
 
 void Adapter::begin_call() { state_->time.begin(); }
 
-void Adapter::advance(std::uint64_t now_ns) {
+void Adapter::advance(std::uint64_t now_ns, bool unread) {
   State& s = *state_;
   s.set_time(now_ns);
+  s.unread = unread;
   while (const std::uint32_t qpn = s.timers.pop_due(now_ns)) {
     QueuePair* const qp = s.qps.find(qpn);
     if (qp->deadline_ns() <= now_ns) {

@@ -171,7 +171,9 @@ class Adapter {
   void begin_call();
   // When advance() has something to do; kNever if not. Ask again after any other call.
   std::uint64_t next_deadline_ns() const;
-  void advance(std::uint64_t now_ns);
+  // `unread`: there may be packets that have come and were not received yet. No time-out is
+  // believed before them, unless they never end.
+  void advance(std::uint64_t now_ns, bool unread = false);
 
   // --- adapters that share memory with this one, itself included (exchange.cpp)
   // Moves packets on their way to them, for as long as a caller may be kept waiting. True: there

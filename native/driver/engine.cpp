@@ -59,7 +59,9 @@ bool Engine::round(bool receive, bool transmit, bool patient) {
   bool released = keep_promises(now_ns);
   released |= links_due_ns_ <= now_ns;
   tell_links(now_ns);
-  const bool arrived = fetch(receive || released);
+  // What is due may be the time-out of a packet whose answer is there.
+  const bool looks = receive || released || now_ns >= adapter_deadline_ns_;
+  const bool arrived = fetch(looks);
   // A poll that finds nothing new leaves the adapter, and its lock, alone.
   const bool lost = wire_->failure() != 0 && !told_lost_;
   const bool releases = holds_acks_ && (!patient || (receive && !arrived));
@@ -72,7 +74,7 @@ bool Engine::round(bool receive, bool transmit, bool patient) {
     return false;
   }
   const bool was_stuck = to_wire_.taken < to_wire_.count;
-  run_adapter(now_ns, patient && !releases);
+  run_adapter(now_ns, patient && !releases, arrived || !looks);
   capture_incoming(from_wire_);
   capture_incoming(from_loopback_);
   for (std::size_t i = 0; i < filled_count_; ++i) capture_outgoing(filled_[i]);
@@ -130,7 +132,7 @@ void Engine::tell_links(std::uint64_t now_ns) {
   links_due_ns_ = std::min(wire_->pass_time(now_ns), loopback_->pass_time(now_ns));
 }
 
-void Engine::run_adapter(std::uint64_t now_ns, bool patient) {
+void Engine::run_adapter(std::uint64_t now_ns, bool patient, bool unread) {
   const std::lock_guard lock(guarded_->mutex);
   Adapter& adapter = guarded_->adapter;
   if (wire_->failure() != 0 && !told_lost_) {
@@ -139,7 +141,7 @@ void Engine::run_adapter(std::uint64_t now_ns, bool patient) {
   }
   deliver(adapter, from_wire_, now_ns);
   deliver(adapter, from_loopback_, now_ns);
-  if (adapter.next_deadline_ns() <= now_ns) adapter.advance(now_ns);
+  if (adapter.next_deadline_ns() <= now_ns) adapter.advance(now_ns, unread);
   more_locally_ = adapter.exchange(now_ns);
   if (!patient) adapter.release_acks();
   fill(adapter, now_ns, patient);

@@ -61,7 +61,7 @@ class Engine {
 
   bool fetch(bool receive);
   void heed_fields();
-  void run_adapter(std::uint64_t now_ns, bool patient);
+  void run_adapter(std::uint64_t now_ns, bool patient, bool unread);
   void fill(Adapter& adapter, std::uint64_t now_ns, bool patient);
   void deliver(Adapter& adapter, Incoming& incoming, std::uint64_t now_ns);
   void drain_events(Adapter& adapter);

@@ -137,8 +137,11 @@ AccessFault MemoryTable::bind_window(const Accessor& who, std::uint32_t handle, 
   window->region.access = info.access;
   window->state = KeyState::VALID;
   window->under = info.mr >> 8;
-  window->qpn = who.qpn;
-  bound_type_2_ += window->kind == KeyKind::WINDOW_2 ? 1 : 0;
+  // By one of type 1, every queue pair of the domain reaches the memory.
+  if (window->kind == KeyKind::WINDOW_2) {
+    window->qpn = who.qpn;
+    ++bound_type_2_;
+  }
   ++slots_[window->under].windows;
   tell_named(*window);
   return {};

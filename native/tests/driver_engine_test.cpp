@@ -11,7 +11,9 @@
 #include "link/scripted_link.hpp"
 #include "tests/check.hpp"
 #include "tests/patience.hpp"
+#include "wire/icrc.hpp"
 #include "wire/packet.hpp"
+#include "wire/syndrome.hpp"
 
 namespace softhca {
 namespace {
@@ -38,9 +40,16 @@ class ToldLink final : public Link {
     }
     return datagrams.size();
   }
+  // One a call, as a socket does of which no more is expected.
   std::size_t receive(std::span<Datagram> datagrams) override {
-    if (bytes.empty()) return 0;
-    lent_ = std::exchange(bytes, {});
+    if (!strangers.empty()) {
+      lent_ = std::move(strangers.back());
+      strangers.pop_back();
+    } else if (!bytes.empty()) {
+      lent_ = std::exchange(bytes, {});
+    } else {
+      return 0;
+    }
     datagrams[0] = {route, lent_};
     return 1;
   }
@@ -51,6 +60,7 @@ class ToldLink final : public Link {
   bool tells_fields = true;
   Route route;
   std::vector<std::uint8_t> bytes;
+  std::vector<std::vector<std::uint8_t>> strangers;  // Come before.
   std::vector<std::vector<std::uint32_t>> sent;
 
  private:
@@ -64,12 +74,15 @@ struct Scene {
   EventBell bell;
   SinkTable sinks;
   Engine engine;
+  std::uint64_t made_ns;
   std::uint32_t pd = 0, cq = 0, from = 0, to = 0;
 
   Scene(std::unique_ptr<Link> wire, std::unique_ptr<Link> loopback,
-        const AdapterConfig& config = own_config(), Capture capture = {})
+        const AdapterConfig& config = own_config(), Capture capture = {},
+        std::uint64_t now_ns = monotonic_ns())
       : guarded(std::make_shared<GuardedAdapter>(config)),
-        engine(guarded, std::move(wire), std::move(loopback), std::move(capture), bell, sinks) {
+        engine(guarded, std::move(wire), std::move(loopback), std::move(capture), bell, sinks),
+        made_ns(now_ns) {
     CHECK_EQ(bell.open(), 0);
     QpInit init;
     init.type = QpType::UC;
@@ -89,7 +102,7 @@ struct Scene {
     attr.ah_attr.dgid = at;
     const auto modify = [&](QpState state, std::uint32_t mask) {
       attr.qp_state = state;
-      CHECK(adapter.modify_qp(qpn, attr, mask, monotonic_ns()).ok());
+      CHECK(adapter.modify_qp(qpn, attr, mask, made_ns).ok());
     };
     modify(QpState::INIT, kQpState | kQpPkeyIndex | kQpPort | kQpAccessFlags);
     modify(QpState::RTR, kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn);
@@ -226,6 +239,82 @@ TEST("engine: captures and congestion control have a wire tell of fields of IP h
                 captured ? own_config() : controlled, std::move(capture));
     scene.run();
     CHECK(wire.tells_fields);
+  }
+}
+
+// A queue pair that allows no retry; its request left long ago, when this process was stopped.
+struct Stopped {
+  static constexpr std::uint64_t kStoppedNs = 10'000'000'000;
+  std::unique_ptr<ToldLink> told = std::make_unique<ToldLink>();
+  ToldLink& wire = *told;
+  const std::uint64_t before_ns = monotonic_ns() - kStoppedNs;
+  Scene scene{std::move(told), std::make_unique<LoopbackLink>(), own_config(), {}, before_ns};
+
+  Stopped() {
+    Adapter& adapter = scene.adapter;
+    QpInit init;
+    init.type = QpType::RC;
+    init.pd = scene.pd;
+    init.send_cq = init.recv_cq = scene.cq;
+    init.cap = {1, 1, 1, 1, 0};
+    const std::uint32_t qpn = adapter.create_qp(init).value;
+    QpAttr attr;
+    attr.path_mtu = 5;
+    attr.dest_qp_num = 0x111;
+    attr.ah_attr.dgid = kOther;
+    attr.timeout = 14;
+    const auto modify = [&](QpState state, std::uint32_t mask) {
+      attr.qp_state = state;
+      CHECK(adapter.modify_qp(qpn, attr, mask | kQpState, before_ns).ok());
+    };
+    modify(QpState::INIT, kQpPkeyIndex | kQpPort | kQpAccessFlags);
+    modify(QpState::RTR,
+           kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer);
+    modify(QpState::RTS, kQpSqPsn | kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic);
+    SendWr send;
+    send.send_flags = kSendSignaled;
+    const SendWr* sends[] = {&send};
+    std::size_t posted = 0;
+    CHECK(adapter.post_send(qpn, sends, posted, before_ns).ok());
+    std::vector<std::uint8_t> buffer(kDatagramBufferBytes);
+    OutgoingPacket packet;
+    CHECK(adapter.next_packet(buffer, packet, before_ns));
+    answer(qpn);
+  }
+  void answer(std::uint32_t qpn) {
+    Packet packet;
+    packet.bth.opcode = make_opcode(OpcodeTransport::RC, Operation::ACKNOWLEDGE);
+    packet.bth.destination_qpn = qpn;
+    packet.info = &opcode_info(packet.bth.opcode);
+    packet.aeth.syndrome = kSyndromeAck;
+    wire.route.source = kOther;
+    wire.route.destination = kOwn;
+    wire.route.udp_source_port = 0xc000;
+    wire.bytes.resize(kDatagramBufferBytes);
+    const std::size_t end = encode_headers(packet, wire.bytes);
+    append_icrc(wire.route, ByteSpan(wire.bytes).first(end));
+    wire.bytes.resize(end + kIcrcBytes);
+  }
+  void check_succeeds() {
+    std::array<Completion, 2> out;
+    CHECK_EQ(scene.adapter.poll_cq(scene.cq, out).value, std::size_t{1});
+    CHECK(out[0].status == WcStatus::SUCCESS);
+  }
+};
+
+TEST("engine: what came before a post is read before the post's round believes a time-out") {
+  Stopped stopped;
+  stopped.scene.engine.round(false, true, false);
+  stopped.scene.run();
+  stopped.check_succeeds();
+}
+
+TEST("engine: an answer behind others' packets is read before its time-out is believed") {
+  for (const bool patient : {false, true}) {
+    Stopped stopped;
+    stopped.wire.strangers.assign(40, {1, 2, 3});
+    for (int i = 0; i < 60; ++i) stopped.scene.engine.round(true, true, patient);
+    stopped.check_succeeds();
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "tests/check.hpp"
 #include "tests/scripted_peer.hpp"
+#include "transport/retry_timer.hpp"
 #include "wire/psn.hpp"
 
 namespace softhca::testing {
@@ -155,6 +156,33 @@ TEST("requester: an answer skipped over before the repeat has left is not missed
 }
 
 // --- timers
+
+// A process that was stopped for longer than the time-out finds the answer in its socket.
+TEST("requester: a time-out is not believed before what is unread") {
+  ScriptedPeer peer;
+  peer.post(peer.wr(WrOpcode::SEND, 8, 1));
+  CHECK_EQ(peer.take().size(), 1u);
+  peer.now_ns += 10'000'000'000;
+  peer.a.adapter->advance(peer.now_ns, true);
+  CHECK_EQ(peer.take().size(), 0u);
+  CHECK(peer.a.adapter->next_deadline_ns() < peer.now_ns + RetryTimer::kSmallestTimeoutNs);
+  peer.answer(kSyndromeAck, kFirst);
+  CHECK(only_status(peer.a.poll()) == WcStatus::SUCCESS);
+  CHECK_EQ(peer.a.adapter->counters().local_ack_timeout_err, 0u);
+}
+
+TEST("requester: packets that never end put no time-out off for long") {
+  ScriptedPeer peer;
+  peer.post(peer.wr(WrOpcode::SEND, 8, 1));
+  peer.take();
+  const std::uint64_t due_ns = peer.a.adapter->next_deadline_ns();
+  while (peer.a.adapter->counters().local_ack_timeout_err == 0) {
+    peer.now_ns = peer.a.adapter->next_deadline_ns();
+    CHECK(peer.now_ns - due_ns <= RetryTimer::kSmallestTimeoutNs);
+    peer.a.adapter->advance(peer.now_ns, true);
+  }
+  CHECK_EQ(peer.take().size(), 1u);
+}
 
 TEST("requester: a destroyed queue pair leaves no deadline behind") {
   ScriptedPeer peer;

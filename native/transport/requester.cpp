@@ -411,6 +411,8 @@ void Requester::advance() {
     return;
   }
   if (timer_.ack_due(now_ns)) {
+    // While this process did not run, nobody took in what the peer had sent in time.
+    if (qp_.services.unread && timer_.put_off(now_ns)) return;
     qp_.count(&Counters::local_ack_timeout_err);
     round_trip_.forget();
     if (may_retry()) {

@@ -22,6 +22,10 @@ class RetryTimer {
   static constexpr std::uint64_t kSmallestProbeNs = 500'000;
   static constexpr std::uint64_t kAssumedRoundTripNs = 500'000;
   static constexpr std::uint64_t kLargestProbeNs = 500'000'000;
+  // A time-out that is put off so often for what is still unread has waited for as long as the
+  // shortest one; strangers who never pause do not put it off any longer.
+  static constexpr std::uint64_t kPutOffNs = 1'000'000;
+  static constexpr std::uint32_t kMostPutOff = kSmallestTimeoutNs / kPutOffNs;
   // Probes keep their pace for so many before they slow down by half.
   static constexpr std::uint32_t kProbesPerPace = 8;
 
@@ -40,8 +44,15 @@ class RetryTimer {
   void restart(std::uint64_t now_ns) {
     running_ = true;
     ack_deadline_ns_ = timeout_ns_ == 0 ? kNever : now_ns + timeout_ns_;
-    unanswered_ = 0;
+    unanswered_ = put_off_ = 0;
     set_probe(now_ns);
+  }
+  // The answer may have come and not be read yet. False: that was said too often.
+  bool put_off(std::uint64_t now_ns) {
+    if (put_off_ == kMostPutOff) return false;
+    ++put_off_;
+    ack_deadline_ns_ = now_ns + kPutOffNs;
+    return true;
   }
   void stop() {
     running_ = false;
@@ -93,6 +104,7 @@ class RetryTimer {
   bool probes_ = false;
   bool is_adapter_ = true;
   std::uint32_t unanswered_ = 0;
+  std::uint32_t put_off_ = 0;
   std::uint64_t timeout_ns_ = 0;
   std::uint64_t round_trip_ns_ = 0;
   std::uint64_t ack_deadline_ns_ = kNever;

@@ -31,6 +31,7 @@ class Services {
   CallTime time;
   const bool retry_early;
   bool lazy_acks = false;  // See AdapterConfig.
+  bool unread = false;     // See Adapter::advance().
   CongestionSettings congestion;
   std::uint8_t active_mtu;  // Mtu code of the port.
   IcrcMemory sent_icrcs;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import softhca as hca
 
@@ -22,11 +23,11 @@ class RealHosts:
         self.seed, self.link = seed, link
         self._devices: list[hca.Device] = []
 
-    def hosts(self, count: int, *, retry_early: bool) -> list[hca.Device]:
+    def hosts(self, count: int, *, retry_early: bool, **options: Any) -> list[hca.Device]:
         del retry_early  # Is decided where a device is opened for a fabric.
         how = "udp" if self.link == "udp" else "auto"
         made = 1 if self.link == "one" else count
-        self._devices = [hca.open(link=how, seed=self.seed + i) for i in range(made)]
+        self._devices = [hca.open(link=how, seed=self.seed + i, **options) for i in range(made)]
         self._spare = [device.create_cq(1) for device in self._devices]
         return [self._devices[i % made] for i in range(count)]
 

@@ -13,6 +13,7 @@ from .real_hosts import RealHosts
 from .state_ends import (
     DEPTH,
     IN_AT,
+    INLINE,
     SLOT,
     SLOTS,
     WORD_AT,
@@ -20,9 +21,10 @@ from .state_ends import (
     End,
     Host,
     any_options,
+    pieces,
 )
 
-SIZES = (0, 1, 8, 255, 256, 257, 1000, SLOT)
+SIZES = (0, 1, 8, INLINE, INLINE + 1, 255, 256, 257, 1000, 1023, 1024, 1025, SLOT)
 # Where PSNs wrap and where half of them lie behind; far enough apart that what is left of one
 # connection is none of the next one's.
 PSNS = (0x200000, 0x3FFFF0, 0x7FFFFC, 0xBFFFF0, 0xFFFFF8)
@@ -75,12 +77,12 @@ class Asks:
     def _join(self, a: End, b: End) -> None:
         draw = self.draw
         for end in (a, b):
-            end.psn = draw.choice([psn for psn in PSNS if psn != end.psn])
+            end.psns.append(draw.choice([psn for psn in PSNS if psn not in end.psns]))
         depths = [draw.choice([1, 2, 16]) for _ in range(2)]
         mtu = draw.choice([hca.Mtu.MTU_256, hca.Mtu.MTU_1024])
         timer = draw.choice([1, 1, 6, 12])
         for i, (one, other) in enumerate(((a, b), (b, a))):
-            values = {"sq_psn": one.psn, "rq_psn": other.psn, "path_mtu": mtu}
+            values = {"sq_psn": one.psns[-1], "rq_psn": other.psns[-1], "path_mtu": mtu}
             if one.kind is not QPType.UC:
                 answers = {"max_dest_rd_atomic": depths[1 - i], "min_rnr_timer": timer}
                 values |= {"timeout": self.timeout} | (answers if one.answers else {})
@@ -109,7 +111,7 @@ class Asks:
 
     def _request(self, a: End, b: End, e: Asked, options: dict[str, Any]) -> hca.SendRequest:
         here, there, size = e.slot * SLOT, IN_AT + e.slot * SLOT, len(e.data)
-        local = a.mr[here : here + size]
+        local = pieces(a.mr, here, size, self.draw)
         remote = b.mr.remote()[there : there + size]
         options["signaled"] = e.signaled
         if e.kind == "flush":
@@ -117,16 +119,18 @@ class Asks:
         if e.kind == "read":
             b.buffer[there : there + size] = e.data
             a.buffer[here : here + size] = bytes(size)
-            return hca.Read(local, remote=remote, **options)
+            return hca.Read(*local, remote=remote, **options)
         if e.kind in ("add", "swap"):
             word = b.mr.remote()[WORD_AT:]
             a.buffer[here : here + 8] = bytes(8)
             e.data, before = a.added.to_bytes(8, "little"), a.added
             a.added += 3 if e.kind == "add" else 1000
             if e.kind == "add":
-                return hca.FetchAdd(local, remote=word, add=3, **options)
-            return hca.CmpSwap(local, remote=word, compare=before, swap=a.added, **options)
+                return hca.FetchAdd(*local, remote=word, add=3, **options)
+            return hca.CmpSwap(*local, remote=word, compare=before, swap=a.added, **options)
         a.buffer[here : here + size] = e.data
+        if size <= INLINE and e.kind != "awrite" and self.draw.random() < 0.3:
+            options["inline"] = True
         if e.kind in ("simm", "imm") and a.kind is QPType.UC:
             b.maybe[e.number] = (e.kind, e.data)
         elif e.kind in SENDS:
@@ -137,24 +141,24 @@ class Asks:
             return self._message(b, e, local, options)
         b.buffer[there : there + size] = bytes(size)
         if e.kind == "imm":
-            return hca.WriteImm(local, remote=remote, imm=e.number, **options)
+            return hca.WriteImm(*local, remote=remote, imm=e.number, **options)
         if e.kind == "awrite":
-            return hca.AtomicWrite(local, remote=remote, **options)
+            return hca.AtomicWrite(*local, remote=remote, **options)
         if e.kind == "lent":
             assert b.window is not None
             remote = b.window[here : here + size]
-        return hca.Write(local, remote=remote, **options)
+        return hca.Write(*local, remote=remote, **options)
 
-    def _message(self, b: End, e: Asked, local: hca.Sge, options: Any) -> hca.SendRequest:
+    def _message(self, b: End, e: Asked, local: list[hca.Sge], options: Any) -> hca.SendRequest:
         options["solicited"] = self.draw.random() < 0.2
         if e.kind == "send":
-            return hca.Send(local, **options)
+            return hca.Send(*local, **options)
         if e.kind == "simm":
-            return hca.SendImm(local, imm=e.number, **options)
+            return hca.SendImm(*local, imm=e.number, **options)
         assert b.window is not None
         rkey, b.window = b.window.rkey, None
         options["fence"] = True
-        return hca.SendInv(local, rkey=rkey, **options)
+        return hca.SendInv(*local, rkey=rkey, **options)
 
     def lend(self, b: End) -> None:
         """Binds a window on what the peer writes to."""

@@ -249,3 +249,29 @@ def test_an_atomic_write_may_wait_for_its_turn() -> None:
         )
         assert a.next().ok
         check_invariants(fabric.trace)
+
+
+def test_a_type_1_window_is_for_every_queue_pair_of_its_domain() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        window = fabric.keep(b.pd.alloc_mw(hca.MwType.TYPE_1))
+        rights = hca.Access.LOCAL_WRITE | hca.Access.MW_BIND
+        mr = fabric.keep(b.pd.reg_mr(bytearray(100), access=rights))
+        bind = hca.BindInfo.of(mr, hca.Access.REMOTE_WRITE)
+        other = fabric.keep(End(b.device, 4096))
+        # By a queue pair of the same domain that no peer ever sends to.
+        binds = fabric.keep(b.pd.create_qp(hca.QPType.RC, send_cq=b.cq, recv_cq=b.cq))
+        binds.connect(other.qp.info())
+        remote = binds.bind_mw(window, bind, signaled=True)
+        assert b.next().ok
+        a.qp.post_send(hca.Write(a.mr[:100], remote=remote, signaled=True))
+        assert a.next().ok
+        fabric.check()
+
+
+def test_a_read_is_answered_by_many_packets() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric, path_mtu=hca.Mtu.MTU_256)
+        a.qp.post_send(hca.Read(a.mr[:60_000], remote=b.mr.remote()[:60_000], signaled=True))
+        assert a.next().ok
+        fabric.check()

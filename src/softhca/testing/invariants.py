@@ -14,7 +14,7 @@ from softhca.testing.balance import Owed, imbalances
 from softhca.testing.errors import FabricError
 from softhca.testing.record import DESTROYED, RECEIVE, SHARED, SIGNALED, Record, What
 from softhca.testing.record_text import record_text
-from softhca.testing.rights import Rights, operation_of
+from softhca.testing.rights import Rights, may_answer, operation_of
 from softhca.verbs.device import Device
 from softhca.verbs.enums import QPState, WcStatus
 
@@ -30,8 +30,6 @@ _LAST_ANSWERS = {0x0F, 0x10, 0x12}
 # What is answered by more than an acknowledgement.
 _ANSWERED = {0x0C, 0x13, 0x14, 0x1C, 0x1D}
 _READ_REQUEST = 0x0C
-# PSNs of one request: the requester asks in pieces of at most 32 packets.
-_LONGEST_READ = 32
 _ATOMICS = {0x13, 0x14}
 _WRITES = range(0x06, 0x0C)
 _ENDS_A_RECEIVE = {0x02, 0x03, 0x04, 0x05, 0x09, 0x0B, 0x16, 0x17}
@@ -65,7 +63,7 @@ class _Side:
     placed: set[int] = field(default_factory=set)
     executed: dict[int, int] = field(default_factory=dict)  # Atomics: packet by PSN.
     last_receive: int | None = None
-    reads: set[int] = field(default_factory=set)
+    reads: dict[int, int] = field(default_factory=dict)  # Bytes by PSN.
     asked: deque[int] = field(default_factory=deque)  # READs and atomics without an answer.
     asks_at_most: int | None = None
     answers_at_most: int | None = None
@@ -148,7 +146,7 @@ class Invariants:
 
     def _acknowledged(self, record: Record, side: _Side, psn: int) -> None:
         # A READ takes a PSN for each packet of its answer.
-        in_a_read = any((psn - read) % _PSNS <= _LONGEST_READ for read in side.reads)
+        in_a_read = any(may_answer(psn, read, length) for read, length in side.reads.items())
         if side.arrived and psn not in side.arrived and not in_a_read:
             self._wrong(record, f"acknowledges PSN {psn}, which has not arrived")
         elif psn in side.payloads and psn not in side.placed:
@@ -176,7 +174,7 @@ class Invariants:
         if record.packet not in self._delivered_before:  # Else it is doubled, perhaps long ago.
             side.arrived.add(psn)
             if operation == _READ_REQUEST:
-                side.reads.add(psn)
+                side.reads[psn] = max(packet.dma_length, side.reads.get(psn, 0))
         self._delivered_before.add(record.packet)
         if operation in _WRITES and packet.payload:
             side.payloads[psn] = (packet.opcode, len(packet.payload))

@@ -28,7 +28,7 @@ _ATOMICS = {0x13, 0x14}
 _ATOMIC_WRITE = 0x1D
 # Requests of a connection that may still wait for their turn.
 _REMEMBERED = 512
-_LONGEST_READ = 32
+_SMALLEST_MTU = 256
 _PSNS = 1 << 24
 
 
@@ -60,6 +60,11 @@ class _QueuePair:
     # What changes eight bytes and may wait for its turn: key, address, and the right it takes.
     words: deque[tuple[int, int, Access]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     reads: deque[_Read] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+
+
+def may_answer(psn: int, asked_psn: int, length: int) -> bool:
+    """Whether a READ takes this PSN; a response that another follows holds the smallest MTU."""
+    return (psn - asked_psn) % _PSNS <= max(length - 1, 0) // _SMALLEST_MTU
 
 
 def operation_of(opcode: int) -> int:
@@ -187,7 +192,7 @@ class Rights:
         if qp is None:
             return
         read = next(
-            (r for r in reversed(qp.reads) if (packet.psn - r.psn) % _PSNS <= _LONGEST_READ), None
+            (r for r in reversed(qp.reads) if may_answer(packet.psn, r.psn, r.end - r.first)), None
         )
         if read is None:
             self._wrong(record, f"answers a READ of PSN {packet.psn} that nobody asked for")
