@@ -5,6 +5,8 @@ from __future__ import annotations
 from .sandboxed import SOFTHCA, run, words_inside
 
 UP = 'ip link set lo up && exec "$@"'
+SECOND = 'ip link set lo up && ip address add 192.0.2.7/32 dev lo && exec "$@"'
+SHOWN = ("rxe0/parent", "rxe0/ports/1/gid_attrs/ndevs/0")
 # To be root means nothing without capabilities, as in a container that has dropped all of them.
 PORTS = """
 echo 10000 > /proc/sys/net/ipv4/ip_unprivileged_port_start && ip link set lo up || exit 77
@@ -32,3 +34,9 @@ def test_a_port_that_only_root_may_have_is_explained() -> None:
     done = run(*inside(PORTS), *SOFTHCA, "devinfo")
     assert done.returncode != 0
     assert "net.ipv4.ip_unprivileged_port_start is 10000" in done.stderr, done.stderr
+
+
+def test_programs_are_told_the_interface_of_an_address_that_is_not_its_first() -> None:
+    shown = (f"/sys/class/infiniband/{file}" for file in SHOWN)
+    done = run(*inside(SECOND), *SOFTHCA, "run", "--address", "192.0.2.7", "--", "cat", *shown)
+    assert done.stdout.split() == ["lo", "lo"], done.stderr

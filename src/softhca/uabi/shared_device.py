@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from ipaddress import IPv4Address, IPv4Interface
 from typing import TYPE_CHECKING
 
+from softhca.uabi.interfaces import interface_of
 from softhca.uabi.rings import most_of
 from softhca.verbs.device import Device
 from softhca.verbs.lifetime import VerbsObject
@@ -34,7 +34,8 @@ class SharedDevice:
         node_index: The number of its device file.
         name: As ibv_devices shows it. The library's provider recognises it by this.
         times_down: How often its port went down.
-        interface: The network interface that the adapter's address is of; empty if it is unknown.
+        interface_index: Number of the network interface that the adapter's address is of; 0 if it
+            is unknown.
     """
 
     def __init__(self, adapter: Device, index: int, node_index: int) -> None:
@@ -42,7 +43,7 @@ class SharedDevice:
         self.node_index = node_index
         self.name = f"rxe{index}"
         self.times_down = 0
-        self.interface = _interface_of(adapter)
+        self.interface_index = interface_of(adapter.gid.ip)
         self.hca = adapter.adapter
         limits = adapter.query_device()
         self.max_sge = limits.max_sge
@@ -68,47 +69,15 @@ class SharedDevice:
         return os.makedev(_MAJOR, _FIRST_MINOR + self.node_index)
 
     @property
-    def interface_index(self) -> int:
-        """Number of the interface; 0 if it is unknown."""
+    def interface(self) -> str:
+        """The name of its interface, which may change; empty if it is unknown."""
         try:
-            return socket.if_nametoindex(self.interface) if self.interface else 0
+            return socket.if_indextoname(self.interface_index) if self.interface_index else ""
         except OSError:
-            return 0
+            return ""
 
     def used_gids(self) -> list[tuple[int, bytes]]:
         """Entries of the GID table that are in use, with their indices."""
         length = self.adapter.query_port().gid_tbl_len
         gids = ((index, self.adapter.query_gid(1, index).raw) for index in range(length))
         return [(index, raw) for index, raw in gids if any(raw)]
-
-
-def _interface_of(adapter: Device) -> str:
-    """The interface that has the adapter's address."""
-    ip = adapter.gid.ip
-    if ip.is_loopback:
-        return "lo"
-    if isinstance(ip, IPv4Address):
-        return _ipv4_interfaces().get(str(ip), "")
-    with open("/proc/net/if_inet6") as table:
-        for line in table:
-            packed, *_, name = line.split()
-            if bytes.fromhex(packed) == ip.packed:
-                return name
-    return ""
-
-
-def _ipv4_interfaces() -> dict[str, str]:
-    """Interfaces by their IPv4 address, the first of each."""
-    import fcntl
-    import struct
-
-    get_address = 0x8915  # SIOCGIFADDR
-    found: dict[str, str] = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(probe, get_address, struct.pack("256s", name.encode()[:15]))
-            except OSError:
-                continue
-            found[str(IPv4Interface(answer[20:24]).ip)] = name
-    return found
