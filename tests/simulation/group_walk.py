@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 from collections import deque
 
 import softhca as hca
@@ -35,6 +34,7 @@ from .group_ends import (
     Receive,
 )
 from .real_hosts import RealHosts
+from .walk_command import main
 
 
 class GroupWalk:
@@ -358,12 +358,4 @@ def walk(seed: int, steps: int = 250, link: str = "fabric") -> int:
 
 
 if __name__ == "__main__":
-    first, count = int(sys.argv[1]), int(sys.argv[2])
-    for seed in range(first, first + count):
-        for name in sys.argv[3:] or ["fabric"]:
-            try:
-                walk(seed, link=name)
-            except BaseException:
-                print(f"seed {seed} over {name} fails", flush=True)
-                raise
-    print(f"{count} seeds pass")
+    main(walk)

@@ -12,7 +12,6 @@ Run it with `python -m simulation.state_walk FIRST COUNT [LINK...]`, with tests/
 from __future__ import annotations
 
 import random
-import sys
 
 import softhca as hca
 from softhca import Access, MigState, NotifyFlags, QPState, QPType
@@ -21,6 +20,7 @@ from softhca.testing import Fabric
 from .real_hosts import RealHosts
 from .state_asks import Asks
 from .state_ends import CONNECTED, DEPTH, End, Host, check
+from .walk_command import main
 
 
 class StateWalk(Asks):
@@ -215,12 +215,4 @@ def walk(seed: int, steps: int = 200, link: str = "fabric") -> int:
 
 
 if __name__ == "__main__":
-    first, count = int(sys.argv[1]), int(sys.argv[2])
-    for seed in range(first, first + count):
-        for name in sys.argv[3:] or ["fabric"]:
-            try:
-                walk(seed, link=name)
-            except BaseException:
-                print(f"seed {seed} over {name} fails", flush=True)
-                raise
-    print(f"{count} seeds pass")
+    main(walk)

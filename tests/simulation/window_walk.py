@@ -11,7 +11,6 @@ Run it with `python -m simulation.window_walk FIRST COUNT [LINK...]`, with tests
 from __future__ import annotations
 
 import random
-import sys
 
 import softhca as hca
 from softhca import Access, MwType, QPState
@@ -19,6 +18,7 @@ from softhca.testing import Fabric
 
 from .real_hosts import RealHosts
 from .state_ends import check
+from .walk_command import main
 from .window_asks import WindowAsks
 from .window_ends import (
     ALL,
@@ -257,12 +257,4 @@ def walk(seed: int, steps: int = 250, link: str = "fabric") -> int:
 
 
 if __name__ == "__main__":
-    first, count = int(sys.argv[1]), int(sys.argv[2])
-    for seed in range(first, first + count):
-        for name in sys.argv[3:] or ["fabric"]:
-            try:
-                walk(seed, link=name)
-            except BaseException:
-                print(f"seed {seed} over {name} fails", flush=True)
-                raise
-    print(f"{count} seeds pass")
+    main(walk)
