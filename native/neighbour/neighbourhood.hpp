@@ -46,6 +46,7 @@ class Neighbourhood final : public LocalPaths {
   LocalPath* path_to(const Gid& own, const Gid& peer) override;
   void recall(std::uint32_t qpn, LentPayloads which) override;
   void revoke(std::uint32_t key_index) override;
+  bool has_unread() const override;
   // Whether fetch() would have something to do.
   bool has_work() const;
   std::size_t count() const { return neighbours_.size(); }
