@@ -75,7 +75,7 @@ bool Neighbour::hear(int most) {
     const int error = receive_message(met_.socket.get(), message, fds);
     if (error == EAGAIN) return true;
     if (error != 0) {
-      close_all(fds);
+      if (!close_all(fds) || error != ECONNRESET) writer_.give_up();
       return false;
     }
     if (message.kind == MessageKind::BUFFER && fds.size() == 1) {
@@ -90,7 +90,10 @@ bool Neighbour::hear(int most) {
     } else if (message.kind == MessageKind::AGREED) {
       agreed_ = true;
     }
-    if (!close_all(fds)) return false;
+    if (!close_all(fds)) {
+      writer_.give_up();
+      return false;
+    }
   }
   return true;
 }
