@@ -36,7 +36,7 @@ class Neighbour final : public LocalPath {
     Gid peer;
     pid_t pid = 0;
     FileDescriptor socket;
-    FileDescriptor bell;        // Wakes the peer.
+    FileDescriptor bell;        // Wakes the peer, if it has given us one.
     FileDescriptor process;     // A pidfd, if there is such a thing.
     bool is_ordered = false;    // This process passes the barriers of those that go to sleep.
     bool is_near = false;       // It shares our PID namespace: what it lends is waited for.

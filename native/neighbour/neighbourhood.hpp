@@ -97,6 +97,7 @@ class Neighbourhood final : public LocalPaths {
   bool greet(int socket, Neighbour::Meeting& meeting, int answer_ms);
   bool take_welcome(int socket, Neighbour::Meeting& meeting, int answer_ms);
   NeighbourMessage card(MessageKind kind) const;
+  std::vector<int> bells_for(bool is_near) const;
   bool can_read(pid_t pid, const NeighbourMessage& message) const;
 
   const Gid own_;
