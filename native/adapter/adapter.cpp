@@ -229,7 +229,7 @@ void Adapter::begin_call() { state_->time.begin(); }
 void Adapter::advance(std::uint64_t now_ns, bool unread) {
   State& s = *state_;
   s.set_time(now_ns);
-  s.unread = unread;
+  s.unread = unread || (s.paths != nullptr && s.paths->has_unread());
   while (const std::uint32_t qpn = s.timers.pop_due(now_ns)) {
     QueuePair* const qp = s.qps.find(qpn);
     if (qp->deadline_ns() <= now_ns) {

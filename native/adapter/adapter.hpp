@@ -172,7 +172,7 @@ class Adapter {
   // When advance() has something to do; kNever if not. Ask again after any other call.
   std::uint64_t next_deadline_ns() const;
   // `unread`: there may be packets that have come and were not received yet. No time-out is
-  // believed before them, unless they never end.
+  // believed before them, nor before those on the ways inside this host, unless they never end.
   void advance(std::uint64_t now_ns, bool unread = false);
 
   // --- adapters that share memory with this one, itself included (exchange.cpp)

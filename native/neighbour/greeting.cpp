@@ -13,7 +13,7 @@
 namespace softhca {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x736f66746863'0004;  // Changes with messages and rings.
+constexpr std::uint64_t kMagic = 0x736f66746863'0005;  // Changes with messages and rings.
 constexpr std::size_t kMaxDescriptors = 2;
 // Of the kernel, unless somebody has set another.
 constexpr std::uint64_t kUsualOverflow = 65534;

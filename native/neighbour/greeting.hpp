@@ -20,6 +20,7 @@ enum class MessageKind : std::uint32_t {
   MEMORY = 5,
   FORGET_MEMORY = 6,
   AGREED = 7,  // To a WELCOME that came in time: who sent it may send packets from now on.
+  WAKE = 8,    // What a bell says otherwise.
 };
 
 struct NeighbourMessage {

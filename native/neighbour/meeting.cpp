@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "neighbour/barrier.hpp"
@@ -63,6 +64,10 @@ bool is_bell(int fd) {
          (status.stx_mode & S_IFMT) == 0 && flags >= 0 && (flags & O_NONBLOCK) != 0;
 }
 
+bool are_bells(std::span<const FileDescriptor> files) {
+  return std::ranges::all_of(files, [](const FileDescriptor& one) { return is_bell(one.get()); });
+}
+
 FileDescriptor process_descriptor(pid_t pid) {
   return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
@@ -78,6 +83,11 @@ NeighbourMessage Neighbourhood::card(MessageKind kind) const {
   message.token = token_;
   message.process = static_cast<std::uint64_t>(getpid());
   return message;
+}
+
+// Who has it can have us wait when we hear it, and others when they ring it.
+std::vector<int> Neighbourhood::bells_for(bool is_near) const {
+  return is_near ? std::vector<int>{bell_.get()} : std::vector<int>{};
 }
 
 bool Neighbourhood::can_read(pid_t pid, const NeighbourMessage& message) const {
@@ -120,11 +130,12 @@ void Neighbourhood::meet(const Gid& gid, int answer_ms) {
 
 bool Neighbourhood::greet(int socket, Neighbour::Meeting& meeting, int answer_ms) {
   meeting.made_here = true;
+  meeting.is_near = shares_processes(meeting.pid);
   meeting.segment = std::make_unique<SharedSegment>();
-  if (meeting.segment->create() != 0 ||
-      send_message(socket, card(MessageKind::HELLO), {meeting.segment->fd(), bell_.get()}) != 0) {
-    return false;
-  }
+  if (meeting.segment->create() != 0) return false;
+  std::vector<int> given = bells_for(meeting.is_near);
+  given.insert(given.begin(), meeting.segment->fd());
+  if (send_message(socket, card(MessageKind::HELLO), given) != 0) return false;
   return take_welcome(socket, meeting, answer_ms) &&
          send_message(socket, card(MessageKind::AGREED), {}) == 0;
 }
@@ -134,12 +145,11 @@ bool Neighbourhood::take_welcome(int socket, Neighbour::Meeting& meeting, int an
   std::vector<FileDescriptor> fds;
   if (!is_readable_within(socket, answer_ms)) return false;
   if (receive_message(socket, message, fds) != 0 || message.kind != MessageKind::WELCOME ||
-      message.gid != meeting.peer || fds.size() != 1 || !is_bell(fds[0].get())) {
+      message.gid != meeting.peer || fds.size() > 1 || !are_bells(fds)) {
     for (FileDescriptor& fd : fds) close_strangers_file(std::move(fd));
     return false;
   }
-  meeting.bell = std::move(fds[0]);
-  meeting.is_near = shares_processes(meeting.pid);
+  if (!fds.empty()) meeting.bell = std::move(fds[0]);
   meeting.readable = meeting.is_near && can_read(meeting.pid, message);
   meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);
   return true;
@@ -207,9 +217,10 @@ void Neighbourhood::answer(FileDescriptor socket) {
     return;
   }
   meeting.socket = std::move(socket);
+  const std::vector<int> bells = bells_for(meeting.is_near);
   // Known here before the peer may send.
   settle_down(std::move(meeting));
-  static_cast<void>(send_message(asked.get(), card(MessageKind::WELCOME), {bell_.get()}));
+  static_cast<void>(send_message(asked.get(), card(MessageKind::WELCOME), bells));
 }
 
 // Errno; 0 is success. EAGAIN: nothing was said.
@@ -219,15 +230,15 @@ int Neighbourhood::take_hello(int socket, Neighbour::Meeting& meeting) {
   const int error = receive_message(socket, message, fds);
   meeting.segment = std::make_unique<SharedSegment>();
   if (error != 0 || message.kind != MessageKind::HELLO ||
-      message.segment_bytes != sizeof(SegmentLayout) || fds.size() != 2 || message.gid == own_ ||
-      !leaves_descriptors(fds[1].get()) || !is_bell(fds[1].get()) ||
+      message.segment_bytes != sizeof(SegmentLayout) || fds.empty() || message.gid == own_ ||
+      !leaves_descriptors(fds.back().get()) || !are_bells(std::span(fds).subspan(1)) ||
       !peer_process(socket, meeting.pid) || !holds(meeting.pid, message.gid) ||
       meeting.segment->adopt(std::move(fds[0])) != 0) {
     for (FileDescriptor& fd : fds) close_strangers_file(std::move(fd));
     return error == 0 ? EPROTO : error;
   }
   meeting.peer = message.gid;
-  meeting.bell = std::move(fds[1]);
+  if (fds.size() > 1) meeting.bell = std::move(fds[1]);
   meeting.is_near = shares_processes(meeting.pid);
   meeting.readable = meeting.is_near && can_read(meeting.pid, message);
   meeting.counts_alike = message.process == static_cast<std::uint64_t>(meeting.pid);

@@ -54,7 +54,17 @@ bool Neighbour::peer_is_gone() const {
   return kill(met_.pid, 0) != 0 && errno == ESRCH;
 }
 
-void Neighbour::wake() { eventfd_write(met_.bell.get(), 1); }
+// Whoever has a bell besides us may have it wait, which its flags say, and they are everybody's.
+// Who is near could stop us anyway.
+void Neighbour::wake() {
+  if (met_.is_near && met_.bell.is_open()) {
+    eventfd_write(met_.bell.get(), 1);
+    return;
+  }
+  NeighbourMessage message;
+  message.kind = MessageKind::WAKE;
+  static_cast<void>(send_message(met_.socket.get(), message, {}));
+}
 
 void Neighbour::give_up_if_still() {
   writer_.look();
@@ -75,7 +85,7 @@ bool Neighbour::hear(int most) {
     const int error = receive_message(met_.socket.get(), message, fds);
     if (error == EAGAIN) return true;
     if (error != 0) {
-      close_all(fds);
+      if (!close_all(fds) || error != ECONNRESET) writer_.give_up();
       return false;
     }
     if (message.kind == MessageKind::BUFFER && fds.size() == 1) {
@@ -90,7 +100,10 @@ bool Neighbour::hear(int most) {
     } else if (message.kind == MessageKind::AGREED) {
       agreed_ = true;
     }
-    if (!close_all(fds)) return false;
+    if (!close_all(fds)) {
+      writer_.give_up();
+      return false;
+    }
   }
   return true;
 }

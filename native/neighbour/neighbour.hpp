@@ -36,7 +36,7 @@ class Neighbour final : public LocalPath {
     Gid peer;
     pid_t pid = 0;
     FileDescriptor socket;
-    FileDescriptor bell;        // Wakes the peer.
+    FileDescriptor bell;        // Wakes the peer, if it has given us one.
     FileDescriptor process;     // A pidfd, if there is such a thing.
     bool is_ordered = false;    // This process passes the barriers of those that go to sleep.
     bool is_near = false;       // It shares our PID namespace: what it lends is waited for.
@@ -80,9 +80,9 @@ class Neighbour final : public LocalPath {
   void cannot_order() { reader_.shared().reader_orders.store(0); }
   void awake() { reader_.shared().reader_asleep.store(0, std::memory_order_relaxed); }
   // Messages about buffers, some of them: a peer may say more while it is heard. False: it has
-  // gone.
+  // gone, or is given up for what no neighbour says.
   bool hear(int most = 16);
-  // Found out while sending: the next fetch() of all leaves it.
+  // Found out while sending, or hearing it: the next fetch() of all leaves it.
   bool is_given_up() const { return writer_.is_broken(); }
   bool is_broken() const { return writer_.is_broken() || reader_.is_broken(); }
   // Whether the peer will read what is sent to it: one that did not wait for our answer will not.

@@ -153,6 +153,10 @@ void Neighbourhood::revoke(std::uint32_t key_index) {
   for (const auto& neighbour : neighbours_) neighbour->revoke(key_index);
 }
 
+bool Neighbourhood::has_unread() const {
+  return std::ranges::any_of(neighbours_, [](const auto& one) { return one->has_record(); });
+}
+
 bool Neighbourhood::has_work() const {
   return std::ranges::any_of(neighbours_, [](const auto& one) { return one->has_work(); });
 }

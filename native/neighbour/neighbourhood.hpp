@@ -46,6 +46,7 @@ class Neighbourhood final : public LocalPaths {
   LocalPath* path_to(const Gid& own, const Gid& peer) override;
   void recall(std::uint32_t qpn, LentPayloads which) override;
   void revoke(std::uint32_t key_index) override;
+  bool has_unread() const override;
   // Whether fetch() would have something to do.
   bool has_work() const;
   std::size_t count() const { return neighbours_.size(); }
@@ -96,6 +97,7 @@ class Neighbourhood final : public LocalPaths {
   bool greet(int socket, Neighbour::Meeting& meeting, int answer_ms);
   bool take_welcome(int socket, Neighbour::Meeting& meeting, int answer_ms);
   NeighbourMessage card(MessageKind kind) const;
+  std::vector<int> bells_for(bool is_near) const;
   bool can_read(pid_t pid, const NeighbourMessage& message) const;
 
   const Gid own_;

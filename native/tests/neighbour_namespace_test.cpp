@@ -106,6 +106,60 @@ TEST("neighbour: memory of a peer that has another PID namespace is neither read
   CHECK_EQ(there, 0);
 }
 
+// A guest that sleeps, and has spoilt its bell. How many bells it was handed, and whether it was
+// woken.
+int sleep_with_spoilt_bell(const Gid& own, const Gid& host) {
+  Guest guest(own);
+  guest.connect_to(host);
+  guest.greet();
+  wait_for(guest.talk.get());
+  NeighbourMessage message;
+  std::vector<FileDescriptor> fds;
+  CHECK_EQ(receive_message(guest.talk.get(), message, fds), 0);
+  const int handed = static_cast<int>(fds.size());
+  // Flags are those of all who have the bell.
+  CHECK_EQ(fcntl(guest.bell.get(), F_SETFL, 0), 0);
+  CHECK_EQ(eventfd_write(guest.bell.get(), UINT64_MAX - 1), 0);
+  guest.segment.layout().rings[1].reader_asleep.store(1);
+  guest.agree();
+  wait_for(guest.talk.get());
+  CHECK_EQ(receive_message(guest.talk.get(), message, fds), 0);
+  return handed;
+}
+
+TEST("neighbour: the bell of a peer that has another PID namespace is not waited for") {
+  const int handed = in_a_child([] {
+    Side host(1);
+    const Gid other = config_of(2).gids[0];
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(50);
+      if (!leave_processes()) _exit(kNotAllowed);
+      _exit(in_a_child([&] { return sleep_with_spoilt_bell(other, host.gid()); }));
+    }
+    int status = 0;
+    bool sent = false;
+    while (waitpid(child, &status, WNOHANG) == 0) {
+      host.neighbours->serve();
+      if (sent || host.neighbours->path_to(host.gid(), other) == nullptr) continue;
+      host.connect(other, 1);
+      SendWr send;
+      send.sges = {{host.address(), 64, host.mr.lkey}};
+      const SendWr* const sends[] = {&send};
+      std::size_t posted = 0;
+      CHECK(host.adapter.post_send(host.qpn, sends, posted, kNow).ok());
+      sent = !host.adapter.exchange(kNow);
+    }
+    host.go();
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 97;
+  });
+  if (handed == kNotAllowed) {
+    std::printf("skipped: PID namespaces are not allowed here\n");
+    return;
+  }
+  CHECK_EQ(handed, 0);
+}
+
 TEST("neighbour: memory of a peer that shares our PID namespace is read") {
   static const std::uint64_t token = 0;
   const auto place = [] { return const_cast<std::uint64_t*>(&token); };

@@ -48,8 +48,10 @@ struct Side {
   void modify(const QpAttr& attr, std::uint32_t mask) {
     CHECK(adapter.modify_qp(qpn, attr, mask, kNow).ok());
   }
-  void connect(const Side& peer) { connect(peer.gid(), peer.qpn); }
-  void connect(const Gid& peer, std::uint32_t peer_qpn) {
+  void connect(const Side& peer, std::uint8_t retries = 7) {
+    connect(peer.gid(), peer.qpn, retries);
+  }
+  void connect(const Gid& peer, std::uint32_t peer_qpn, std::uint8_t retries = 7) {
     QpAttr attr;
     attr.qp_state = QpState::INIT;
     attr.qp_access_flags = 0xf;
@@ -65,7 +67,8 @@ struct Side {
                      (acknowledged ? kQpMaxDestRdAtomic | kQpMinRnrTimer : 0u));
     attr.qp_state = QpState::RTS;
     attr.timeout = 14;
-    attr.retry_cnt = attr.rnr_retry = 7;
+    attr.retry_cnt = retries;
+    attr.rnr_retry = 7;
     modify(attr,
            kQpState | kQpSqPsn |
                (acknowledged ? kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpMaxQpRdAtomic : 0u));

@@ -8,8 +8,10 @@
 #include <array>
 #include <functional>
 
+#include "neighbour/piece_on_the_way.hpp"
 #include "tests/neighbour_guest.hpp"
 #include "tests/neighbour_sides.hpp"
+#include "wire/short_packet.hpp"
 
 namespace softhca::testing {
 namespace {
@@ -119,6 +121,45 @@ TEST("neighbour: one that hands over a file that lingers is left, and not waited
     for (int times = 0; times < 2; ++times) host.neighbours->serve();
     CHECK(!host.neighbours->is_inhabited());
   });
+}
+
+// A record whose payload lies in a buffer that nobody knows: what was said before it is heard.
+void refer_to_nothing(Guest& guest) {
+  RingWriter writer(guest.segment.layout().rings[0]);
+  ShortPacket packet;
+  packet.opcode = make_opcode(OpcodeTransport::RC, Operation::SEND_ONLY);
+  const PieceOnTheWay way{0, 1, 4096};
+  RingPlace behind;
+  RingRecord record =
+      writer.begin(static_cast<std::uint32_t>(packet.header_bytes()), sizeof way, behind);
+  CHECK(record.slot != nullptr);
+  record.piece_count = 1;
+  encode_short(packet, record.headers);
+  std::memcpy(record.rest, &way, sizeof way);
+  writer.publish(record, behind);
+}
+
+TEST("neighbour: one that hands over a file that lingers is left, whenever that is heard") {
+  for (const bool is_asked_for : {false, true}) {
+    check_ends([=] {
+      Side host(1);
+      Lingering file;
+      Guest guest(config_of(2).gids[0]);
+      guest.connect_to(host.gid());
+      guest.greet();
+      for (int times = 0; times < 2; ++times) host.neighbours->serve();
+      CHECK(host.neighbours->is_inhabited());
+      hand_over(guest.talk.get(), 50, file);
+      if (is_asked_for) {
+        CHECK(host.neighbours->path_to(host.gid(), guest.own) == nullptr);
+      } else {
+        refer_to_nothing(guest);
+      }
+      static_cast<void>(host.neighbours->fetch(kNow));
+      CHECK(!host.neighbours->is_inhabited());
+      host.go();
+    });
+  }
 }
 
 TEST("neighbour: who has knocked with a file that lingers does not keep a device from its end") {

@@ -369,7 +369,8 @@ inline void modify(End& end, const QpAttr& attr, std::uint32_t mask, std::uint64
 }
 
 inline void connect_ends(std::array<End, 2>& ends, std::uint32_t rights, std::uint8_t path_mtu,
-                         std::uint64_t now_ns, std::uint8_t resources = 4) {
+                         std::uint64_t now_ns, std::uint8_t resources = 4,
+                         std::uint32_t first_psn = 0) {
   for (std::size_t i = 0; i < 2; ++i) {
     End& end = ends[i];
     const End& peer = ends[1 - i];
@@ -385,6 +386,7 @@ inline void connect_ends(std::array<End, 2>& ends, std::uint32_t rights, std::ui
     attr.dest_qp_num = peer.qpn;
     attr.max_dest_rd_atomic = resources;
     attr.min_rnr_timer = 12;
+    attr.rq_psn = first_psn;
     modify(
         end, attr,
         kQpState | kQpAv | kQpPathMtu | kQpDestQpn | kQpRqPsn | kQpMaxDestRdAtomic | kQpMinRnrTimer,
@@ -396,6 +398,7 @@ inline void connect_ends(std::array<End, 2>& ends, std::uint32_t rights, std::ui
     attr.timeout = 14;
     attr.retry_cnt = 7;
     attr.rnr_retry = 2;
+    attr.sq_psn = first_psn;
     attr.max_rd_atomic = 4;
     modify(end, attr,
            kQpState | kQpTimeout | kQpRetryCnt | kQpRnrRetry | kQpSqPsn | kQpMaxQpRdAtomic, now_ns);
@@ -422,10 +425,10 @@ class Pair {
 
   // What is observed while it connects takes the wire.
   void connect(std::uint32_t rights = 0xf, std::uint8_t path_mtu = 4, bool lends = false,
-               std::uint8_t resources = 4) {
+               std::uint8_t resources = 4, std::uint32_t first_psn = 0) {
     there_.lends = back_.lends = lends;
     for (const End& end : ends) end.adapter->observe(nullptr);
-    connect_ends(ends, rights, path_mtu, now_ns, resources);
+    connect_ends(ends, rights, path_mtu, now_ns, resources, first_psn);
     for (const End& end : ends) end.adapter->observe(observer_);
   }
 
