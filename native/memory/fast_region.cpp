@@ -189,6 +189,7 @@ Result<std::uint32_t> MemoryTable::reregister_region(std::uint32_t handle,
     slot->tag = static_cast<std::uint8_t>(slot->tag + 1);
   }
   slot->region = request;
+  note_plain(*slot);
   tell_named(*slot);
   return key_of(*slot);
 }

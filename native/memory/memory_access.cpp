@@ -125,23 +125,6 @@ AccessFault MemoryTable::walk(std::uint32_t pd, std::span<const Sge> sges, std::
   return {};
 }
 
-const RegionRequest* MemoryTable::plain_region(std::uint32_t pd, std::uint32_t key,
-                                               std::uint32_t access) const {
-  const KeySlot* slot = slot_of(key);
-  if (slot == nullptr || slot->kind != KeyKind::REGION || slot->region.pd != pd ||
-      slot->region.watched || slot->region.space || !space_.is_direct() || observer != nullptr ||
-      slot->state != KeyState::VALID || (slot->region.access & access) != access) {
-    return nullptr;
-  }
-  return &slot->region;
-}
-
-const std::uint8_t* MemoryTable::plain(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
-                                       std::uint64_t length, std::uint32_t access) const {
-  const RegionRequest* region = plain_region(pd, key, access);
-  return region == nullptr ? nullptr : place_in(*region, address, length);
-}
-
 const std::uint8_t* MemoryTable::plain_entry(std::uint32_t pd, std::span<const Sge> sges,
                                              std::uint64_t offset, std::uint64_t length,
                                              std::uint32_t access) const {

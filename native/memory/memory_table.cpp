@@ -18,7 +18,7 @@ constexpr std::size_t kOldestSlots = 16;
 }  // namespace
 
 MemoryTable::MemoryTable(AddressSpace& space, Random& random, const MemoryLimits& limits)
-    : space_(space), random_(random), limits_(limits), slots_(1) {
+    : space_(space), random_(random), limits_(limits), slots_(1), plain_(1) {
   slots_.reserve(kRestingSlots + 2 * kOldestSlots);
 }
 
@@ -31,6 +31,7 @@ Result<std::uint32_t> MemoryTable::register_region(const RegionRequest& request)
   }
   KeySlot& slot = take_slot(KeyKind::REGION);
   slot.region = request;
+  note_plain(slot);
   ++regions_;
   tell_named(slot);
   return slot.handle;
@@ -62,6 +63,7 @@ KeySlot& MemoryTable::take_slot(KeyKind kind) {
     tag = static_cast<std::uint8_t>(slots_[index].tag + 1);
   } else {
     index = static_cast<std::uint32_t>(slots_.size());
+    plain_.resize(slots_.size() + 1);  // First: there may be no memory for the other.
     slots_.emplace_back();
     tag = static_cast<std::uint8_t>(random_.next());
   }
@@ -82,7 +84,19 @@ void MemoryTable::free_slot(KeySlot& slot) {
   slot.mapped_pieces = {};
   slot.region.watched.reset();
   slot.region.space.reset();
+  note_plain(slot);
   free_.push_back(slot.handle >> 8);
+}
+
+void MemoryTable::note_plain(const KeySlot& slot) {
+  const RegionRequest& region = slot.region;
+  PlainRegion& plain = plain_[slot.handle >> 8];
+  plain = {};
+  if (!slot.live || slot.kind != KeyKind::REGION || region.watched || region.space ||
+      !space_.is_direct()) {
+    return;
+  }
+  plain = {region.iova, region.length, region.address, key_of(slot), region.pd, region.access};
 }
 
 Status MemoryTable::deregister_region(std::uint32_t handle) {

@@ -16,6 +16,7 @@
 #include "memory/address_space.hpp"
 #include "memory/key_slot.hpp"
 #include "memory/payload.hpp"
+#include "memory/plain_region.hpp"
 #include "memory/read_ahead.hpp"
 #include "memory/write_behind.hpp"
 #include "vocabulary/bind_info.hpp"
@@ -144,19 +145,20 @@ class MemoryTable {
   // Checks the whole list without touching a byte.
   AccessFault check_list(std::uint32_t pd, std::span<const Sge> sges, std::uint32_t access) const;
 
-  // Where the bytes of an access lie that is allowed, to a plain region: memory of this process, in
-  // one run, that nobody watches. Null: it is not so simple. It may go at any time: copies to and
-  // from it are guarded.
+  // The plain region that such an access may reach, if it is within it. Null: it is not so simple.
+  // Good for as long as nothing is done to the table.
+  [[gnu::always_inline]] const PlainRegion* plain_region(std::uint32_t pd, std::uint32_t key,
+                                                         std::uint32_t access) const {
+    const std::uint32_t index = key >> 8;
+    if (index >= plain_.size() || observer != nullptr) return nullptr;
+    const PlainRegion& region = plain_[index];
+    return region.grants(pd, key, access) ? &region : nullptr;
+  }
+  // Where the bytes of an access to one lie; null as well if they are not within it.
   const std::uint8_t* plain(std::uint32_t pd, std::uint32_t key, std::uint64_t address,
-                            std::uint64_t length, std::uint32_t access) const;
-  // The two halves of it: such a region, and where in it the bytes lie; null: not within it.
-  const RegionRequest* plain_region(std::uint32_t pd, std::uint32_t key,
-                                    std::uint32_t access) const;
-  static const std::uint8_t* place_in(const RegionRequest& region, std::uint64_t address,
-                                      std::uint64_t length) {
-    return holds(region, address, length)
-               ? reinterpret_cast<const std::uint8_t*>(region.address + (address - region.iova))
-               : nullptr;
+                            std::uint64_t length, std::uint32_t access) const {
+    const PlainRegion* const region = plain_region(pd, key, access);
+    return region == nullptr ? nullptr : region->at(address, length);
   }
   // The same for the bytes from `offset` on of a list of one entry.
   const std::uint8_t* plain_entry(std::uint32_t pd, std::span<const Sge> sges, std::uint64_t offset,
@@ -227,6 +229,8 @@ class MemoryTable {
   // Takes a slot and gives it a handle, which is its first key.
   KeySlot& take_slot(KeyKind kind);
   void free_slot(KeySlot& slot);
+  // What a slot's key stands for has changed.
+  void note_plain(const KeySlot& slot);
 
   const KeySlot* slot_of(std::uint32_t key) const;
   KeySlot* slot_of(std::uint32_t key) {
@@ -268,6 +272,7 @@ class MemoryTable {
   std::uint32_t windows_ = 0;
   std::uint32_t bound_type_2_ = 0;  // Without any, queue pairs end without a search.
   std::vector<KeySlot> slots_;      // Index 0 is never used.
+  std::vector<PlainRegion> plain_;  // By the same indices: what is to be said of those that are so.
   std::deque<std::uint32_t> free_;  // Indices of dead slots, the longest dead first.
 };
 

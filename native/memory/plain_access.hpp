@@ -18,26 +18,24 @@ class PlainAccess {
   // As MemoryTable::plain().
   [[gnu::always_inline]] const std::uint8_t* at(std::uint32_t key, std::uint64_t address,
                                                 std::uint64_t length) {
-    if (!known_ || key != key_) look_up(key);
-    return region_ == nullptr ? nullptr : MemoryTable::place_in(*region_, address, length);
+    if (key != key_ || region_ == nullptr) look_up(key);
+    return region_ == nullptr ? nullptr : region_->at(address, length);
   }
   [[gnu::always_inline]] const std::uint8_t* at(const Sge& sge) {
     return at(sge.lkey, sge.address, sge.length);
   }
 
  private:
-  void look_up(std::uint32_t key) {
+  [[gnu::always_inline]] void look_up(std::uint32_t key) {
     region_ = table_.plain_region(pd_, key, access_);
     key_ = key;
-    known_ = true;
   }
 
   const MemoryTable& table_;
   const std::uint32_t pd_;
   const std::uint32_t access_;
-  bool known_ = false;
   std::uint32_t key_ = 0;
-  const RegionRequest* region_ = nullptr;
+  const PlainRegion* region_ = nullptr;
 };
 
 }  // namespace softhca
