@@ -110,8 +110,8 @@ class Neighbour final : public LocalPath {
     RecordState state() const { return static_cast<RecordState>(slot->word.load() & 0xff); }
   };
   bool read_short(const RingRecord& record, ShortPacket& packet) const;
-  bool read_next_short(const RingRecord& record, const ShortPacket& like, std::uint64_t first,
-                       ShortPacket& packet) const;
+  bool read_first_short(const RingRecord& record);
+  bool read_next_short(const RingRecord& record, ShortPacket& packet) const;
   int take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most, bool& more);
   bool take_acknowledge(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns) const;
   void take(Adapter& adapter, const RingRecord& record, std::uint64_t now_ns);
@@ -200,6 +200,8 @@ class Neighbour final : public LocalPath {
   // Short messages that are being taken, and where each ends.
   static constexpr std::size_t kShortAtOnce = 16;
   std::array<ShortPacket, kShortAtOnce> short_;
+  bool knows_short_ = false;  // The first of them is one.
+  std::uint64_t first_of_short_ = 0;
   std::array<RingPlace, kShortAtOnce> behind_short_;
   std::array<Claimed, kMostReads> claimed_;
   Packet incoming_;  // The packet that is being taken, and its pieces.

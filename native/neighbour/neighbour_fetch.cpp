@@ -24,7 +24,7 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
     const RingRecord record = reader_.peek(reader_.place(), behind);
     if (record.slot == nullptr) break;
     heard_ = true;
-    if (read_short(record, short_[0])) {
+    if (read_first_short(record)) {
       bool more = true;
       const int run = take_short(adapter, behind, now_ns, most - taken, more);
       taken += run;
@@ -65,13 +65,28 @@ bool Neighbour::read_short(const RingRecord& record, ShortPacket& packet) const 
   return true;
 }
 
-// The same for one behind another, which most are like.
-bool Neighbour::read_next_short(const RingRecord& record, const ShortPacket& like,
-                                std::uint64_t first, ShortPacket& packet) const {
+// The first of several. Most often it is like the first of those before, which is still there.
+bool Neighbour::read_first_short(const RingRecord& record) {
+  ShortPacket& packet = short_[0];
+  if (knows_short_ && record.piece_count == 0 && record.psns == 1 &&
+      is_alike(record.headers, record.header_bytes, packet, first_of_short_)) {
+    decode_rest(record.headers, packet);
+    packet.payload = {record.rest, record.rest_bytes()};
+    return true;
+  }
+  knows_short_ = read_short(record, packet);
+  first_of_short_ = first_of(packet);
+  return knows_short_;
+}
+
+// One behind the first, which most are like.
+bool Neighbour::read_next_short(const RingRecord& record, ShortPacket& packet) const {
   if (record.piece_count != 0 || record.psns != 1 ||
-      !decode_alike(record.headers, record.header_bytes, like, first, packet)) {
+      !is_alike(record.headers, record.header_bytes, short_[0], first_of_short_)) {
     return read_short(record, packet);
   }
+  packet = short_[0];
+  decode_rest(record.headers, packet);
   packet.payload = {record.rest, record.rest_bytes()};
   return true;
 }
@@ -81,14 +96,13 @@ bool Neighbour::read_next_short(const RingRecord& record, const ShortPacket& lik
 int Neighbour::take_short(Adapter& adapter, RingPlace behind, std::uint64_t now_ns, int most,
                           bool& more) {
   const std::size_t limit = std::min(kShortAtOnce, static_cast<std::size_t>(most));
-  const std::uint64_t first = first_of(short_[0]);
   behind_short_[0] = behind;
   std::size_t count = 1;
   for (; count < limit; ++count) {
     RingPlace behind_this;
     const RingRecord record = reader_.peek(behind, behind_this);
     more = record.slot != nullptr;
-    if (!more || !read_next_short(record, short_[0], first, short_[count])) break;
+    if (!more || !read_next_short(record, short_[count])) break;
     behind = behind_short_[count] = behind_this;
   }
   const std::size_t taken =

@@ -104,18 +104,18 @@ inline bool decode_short(const std::uint8_t* headers, std::size_t bytes, ShortPa
   return decode_request(headers, bytes, is_short_opcode, packet);
 }
 
-// The same for one with nothing behind its BTH that is like another but for the PSN and whether it
-// asks: `first` is what first_of() says of that. False: it is not, or `like` is not of that kind.
-inline bool decode_alike(const std::uint8_t* headers, std::size_t bytes, const ShortPacket& like,
-                         std::uint64_t first, ShortPacket& packet) {
-  if (bytes != kBthBytes || load_be64(headers) != first || like.header_bytes() != bytes) {
-    return false;
-  }
+// Nothing is behind its BTH, and it is like another but for the PSN and whether it asks: `first` is
+// what first_of() says of that. False as well if `like` is not of that kind.
+inline bool is_alike(const std::uint8_t* headers, std::size_t bytes, const ShortPacket& like,
+                     std::uint64_t first) {
+  return bytes == kBthBytes && load_be64(headers) == first && like.header_bytes() == bytes;
+}
+
+// In what is like it, what may differ.
+inline void decode_rest(const std::uint8_t* headers, ShortPacket& packet) {
   const std::uint32_t last = load_be32(headers + 8);
-  packet = like;
   packet.ack_request = last >> 31 != 0;
   packet.psn = last & 0xffffff;
-  return true;
 }
 
 // A request for a READ has the fields of a WRITE without bytes.
