@@ -42,12 +42,7 @@ std::size_t Responder::take_sends(std::span<const ShortPacket> packets, PlainAcc
       std::min({packets.size(), std::size_t{qp_.rq.at_hand()}, std::size_t{cq.quiet_room()}});
   const std::uint32_t mtu = qp_.mtu();
   services.memory.write_behind.flush();
-  Completion like;
-  like.opcode = WcOpcode::RECV;
-  like.qpn = qp_.qpn;
-  like.pkey_index = qp_.attr.pkey_index;
-  like.is_receive = true;
-  like.timestamp_ns = cq.timestamps() ? services.time.now_ns() : 0;
+  const std::uint64_t now_ns = cq.timestamps() ? services.time.now_ns() : 0;
   std::uint32_t psn = expected_psn_;
   std::size_t taken = 0;
   bool asked = false;
@@ -61,8 +56,13 @@ std::size_t Responder::take_sends(std::span<const ShortPacket> packets, PlainAcc
     }
     Completion& completion = cq.quiet_slot(taken);
     const ReceiveRing::Names names = qp_.rq.names_behind(taken);
-    completion = like;
+    completion = {};
     completion.wr_id = names.wr_id;
+    completion.timestamp_ns = now_ns;
+    completion.opcode = WcOpcode::RECV;
+    completion.qpn = qp_.qpn;
+    completion.pkey_index = qp_.attr.pkey_index;
+    completion.is_receive = true;
     completion.cqe = names.cqe;
     completion.byte_len = static_cast<std::uint32_t>(payload.size());
     completion.solicited = packet.solicited;
