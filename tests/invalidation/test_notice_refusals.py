@@ -131,16 +131,17 @@ def test_the_whole_address_space_cannot_tell(host: Host, channel: InvalidationCh
 
 
 FORBIDDEN = """
-import ctypes, errno, struct, sys
+import ctypes, errno, platform, struct, sys
 import softhca
 from softhca.testing import open_simulated
 
-# A filter that answers userfaultfd(2), number 323, with EPERM, as sandboxes do; and, told to, what
-# stands for it too: an ioctl(2), number 16, of /dev/userfaultfd.
+# A filter that answers userfaultfd(2) with EPERM, as sandboxes do; and, told to, what stands for it
+# too: an ioctl(2) of /dev/userfaultfd.
+userfaultfd, ioctl = (282, 29) if platform.machine() == "aarch64" else (323, 16)
 code = [
     (0x20, 0, 0, 0),
-    (0x15, 3, 0, 323),
-    (0x15, 0, 3, 16 if sys.argv[1] == "neither" else 323),
+    (0x15, 3, 0, userfaultfd),
+    (0x15, 0, 3, ioctl if sys.argv[1] == "neither" else userfaultfd),
     (0x20, 0, 0, 24),
     (0x15, 0, 1, 0xAA00),
     (0x06, 0, 0, 0x00050001),
