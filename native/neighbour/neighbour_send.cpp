@@ -196,11 +196,12 @@ const SharedBuffer* Neighbour::common_buffer(std::uint64_t address, std::uint64_
   return &lent_buffer_;
 }
 
-// The descriptor arrives before the record that needs it.
+// The descriptor arrives before the record that needs it. Who has it can write to all of the file,
+// whatever the keys grant: it is given to those that could do as much anyway.
 bool Neighbour::announce(const SharedBuffer& buffer) {
   const auto known = [&](const SharedBuffer& one) { return one.number == buffer.number; };
   if (std::ranges::any_of(announced_, known)) return true;
-  if (announced_.size() >= MappedBuffers::kMost) return false;
+  if (!met_.is_near || announced_.size() >= MappedBuffers::kMost) return false;
   const FileDescriptor fd = shared_buffers().descriptor(buffer.number);
   NeighbourMessage message;
   message.kind = MessageKind::BUFFER;

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <functional>
 
+#include "neighbour/shared_buffers.hpp"
 #include "tests/neighbour_guest.hpp"
 #include "tests/neighbour_sides.hpp"
 
@@ -127,15 +128,19 @@ int sleep_with_spoilt_bell(const Gid& own, const Gid& host) {
   return handed;
 }
 
-TEST("neighbour: the bell of a peer that has another PID namespace is not waited for") {
-  const int handed = in_a_child([] {
+// What a guest says that has another PID namespace, or ours, to which the host sends what `bytes`
+// gives.
+int sent_to(const std::function<int(const Gid&, const Gid&)>& guest, bool is_near,
+            const std::function<Sge(Side&)>& bytes) {
+  return in_a_child([&] {
     Side host(1);
     const Gid other = config_of(2).gids[0];
     const pid_t child = fork();
     if (child == 0) {
       alarm(50);
+      if (is_near) _exit(guest(other, host.gid()));
       if (!leave_processes()) _exit(kNotAllowed);
-      _exit(in_a_child([&] { return sleep_with_spoilt_bell(other, host.gid()); }));
+      _exit(in_a_child([&] { return guest(other, host.gid()); }));
     }
     int status = 0;
     bool sent = false;
@@ -144,7 +149,7 @@ TEST("neighbour: the bell of a peer that has another PID namespace is not waited
       if (sent || host.neighbours->path_to(host.gid(), other) == nullptr) continue;
       host.connect(other, 1);
       SendWr send;
-      send.sges = {{host.address(), 64, host.mr.lkey}};
+      send.sges = {bytes(host)};
       const SendWr* const sends[] = {&send};
       std::size_t posted = 0;
       CHECK(host.adapter.post_send(host.qpn, sends, posted, kNow).ok());
@@ -153,11 +158,62 @@ TEST("neighbour: the bell of a peer that has another PID namespace is not waited
     host.go();
     return WIFEXITED(status) ? WEXITSTATUS(status) : 97;
   });
+}
+
+TEST("neighbour: the bell of a peer that has another PID namespace is not waited for") {
+  const int handed = sent_to(sleep_with_spoilt_bell, false, [](Side& host) {
+    return Sge{host.address(), 64, host.mr.lkey};
+  });
   if (handed == kNotAllowed) {
     std::printf("skipped: PID namespaces are not allowed here\n");
     return;
   }
   CHECK_EQ(handed, 0);
+}
+
+// Whether a long payload was left in place for a guest, and its file handed over.
+int take_long(const Gid& own, const Gid& host) {
+  Guest guest(own);
+  guest.connect_to(host);
+  guest.greet();
+  wait_for(guest.talk.get());
+  NeighbourMessage message;
+  std::vector<FileDescriptor> fds;
+  CHECK_EQ(receive_message(guest.talk.get(), message, fds), 0);
+  RingShared& ring = guest.segment.layout().rings[1];
+  guest.agree();
+  const SharedSlot& slot = ring.slots[0];
+  while (slot.word.load() == 0) sched_yield();  // Its alarm ends what never comes.
+  char byte = 0;
+  const bool is_told = recv(guest.talk.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+  fds.clear();
+  const bool is_handed =
+      is_told && receive_message(guest.talk.get(), message, fds) == 0 && fds.size() == 1;
+  return (slot.piece_count != 0 ? 1 : 0) + (is_handed ? 2 : 0);
+}
+
+// In a file of memory, whose descriptor lets whoever has it write.
+Sge in_shared_memory(Side& host) {
+  constexpr std::uint64_t kLong = 64 * 1024;
+  static const FileDescriptor file(memfd_create("buffer", MFD_CLOEXEC));
+  CHECK_EQ(ftruncate(file.get(), kLong), 0);
+  void* const at = mmap(nullptr, kLong, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  CHECK(at != MAP_FAILED);
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  CHECK(shared_buffers().add(address, kLong, file.get()));
+  const auto mr = host.adapter.reg_mr(host.pd, address, kLong, address, kAccessLocalWrite);
+  CHECK(mr.ok());
+  return {address, kLong, mr.value.lkey};
+}
+
+TEST("neighbour: a file of memory is handed to peers that share our PID namespace alone") {
+  CHECK_EQ(sent_to(take_long, true, in_shared_memory), 3);
+  const int there = sent_to(take_long, false, in_shared_memory);
+  if (there == kNotAllowed) {
+    std::printf("skipped: PID namespaces are not allowed here\n");
+    return;
+  }
+  CHECK_EQ(there, 0);
 }
 
 TEST("neighbour: memory of a peer that shares our PID namespace is read") {
