@@ -206,7 +206,8 @@ class Adapter {
   void forget_path(const LocalPath& path);
   // One of our packets was refused so.
   void payload_unreadable(const LentPayload& payload, std::uint64_t now_ns);
-  // Whether there are packets for the wire, or events since told(), for whoever looks after both.
+  // Whether there are packets for the wire, or events since told(), for whoever looks after both;
+  // or something that fetching from the ways inside this host would bring.
   bool wants_driver() const;
   void told();
 

@@ -30,8 +30,9 @@ LocalPath* Adapter::State::path_of(const Route& route) {
 
 void Adapter::set_paths(LocalPaths* paths) {
   state_->paths = paths;
-  state_->memory_table.revoking = [paths](std::uint32_t index) {
-    if (paths != nullptr) paths->revoke(index);
+  state_->memory_table.revoking = [this, paths](std::uint32_t index) {
+    // Who looks after the driver's work has what was taken back fetched, and nobody waits for it.
+    if (paths != nullptr && paths->revoke(index)) state_->untold = true;
   };
 }
 

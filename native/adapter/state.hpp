@@ -161,7 +161,7 @@ struct Adapter::State final : Services {
   std::atomic<bool> heeds_fields = false;
   bool failed = false;  // For good.
   std::deque<CompletionEvent> completion_events;
-  bool untold = false;  // There are events that nobody has been told of.
+  bool untold = false;  // There are events that nobody has been told of, or packets taken back.
   // When moderated CQs let go of their events, and which.
   std::set<std::pair<std::uint64_t, std::uint32_t>> held_back;
   std::vector<std::uint32_t> overflowed_cqs;

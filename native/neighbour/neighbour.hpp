@@ -61,7 +61,7 @@ class Neighbour final : public LocalPath {
   void send(const LocalPacket& packet) override;
   void give_up_if_still() override;
   void recall(std::uint32_t qpn, LentPayloads which);
-  void revoke(std::uint32_t key_index);
+  bool revoke(std::uint32_t key_index);
 
   // Lets the adapter have what has come. True: something had.
   bool fetch(Adapter& adapter, std::uint64_t now_ns, int most);

@@ -75,14 +75,17 @@ void Neighbour::recall(std::uint32_t qpn, LentPayloads which) {
   }
 }
 
-void Neighbour::revoke(std::uint32_t key_index) {
+bool Neighbour::revoke(std::uint32_t key_index) {
   settle();
   Wait wait;
+  bool taken_back = false;
   for (Lent& lent : lent_) {
     if (lent.is_granted_by(key_index) && take_back(lent, wait) && !lent.is_over) {
       unreadable_.push_back(lent.what);
+      taken_back = true;
     }
   }
+  return taken_back;
 }
 
 }  // namespace softhca

@@ -149,8 +149,10 @@ void Neighbourhood::recall(std::uint32_t qpn, LentPayloads which) {
   for (const auto& neighbour : neighbours_) neighbour->recall(qpn, which);
 }
 
-void Neighbourhood::revoke(std::uint32_t key_index) {
-  for (const auto& neighbour : neighbours_) neighbour->revoke(key_index);
+bool Neighbourhood::revoke(std::uint32_t key_index) {
+  bool taken_back = false;
+  for (const auto& neighbour : neighbours_) taken_back |= neighbour->revoke(key_index);
+  return taken_back;
 }
 
 bool Neighbourhood::has_unread() const {

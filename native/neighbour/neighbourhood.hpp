@@ -45,7 +45,7 @@ class Neighbourhood final : public LocalPaths {
   // --- with the adapter locked
   LocalPath* path_to(const Gid& own, const Gid& peer) override;
   void recall(std::uint32_t qpn, LentPayloads which) override;
-  void revoke(std::uint32_t key_index) override;
+  bool revoke(std::uint32_t key_index) override;
   bool has_unread() const override;
   // Whether fetch() would have something to do.
   bool has_work() const;

@@ -173,6 +173,27 @@ TEST("neighbour: a region that loses the right to be read refuses the answer on 
   CHECK(read_across_new_rights(kAccessLocalWrite).status == WcStatus::REM_ACCESS_ERR);
 }
 
+// Its program may sleep, and who wakes it with it.
+TEST("neighbour: what a region that goes takes back is told by whoever is called") {
+  Side reader(1);
+  Side other(2);
+  introduce(reader, other);
+  post(reader, {work(WrOpcode::RDMA_READ, reader, other)});
+  CHECK(other.neighbours->fetch(kNow));
+  CHECK(!other.adapter.exchange(kNow));
+  std::vector<std::uint8_t> buffer(kMaxDatagramBytes);
+  OutgoingPacket packet;
+  CHECK(!other.adapter.next_packet(buffer, packet, kNow));
+  other.adapter.told();
+  CHECK(!other.adapter.wants_driver());
+  CHECK(other.adapter.dereg_mr(other.mr.handle).ok());
+  CHECK(other.adapter.wants_driver());
+  CHECK(other.neighbours->fetch(kNow));
+  CHECK(state_of(other) == QpState::ERR);
+  reader.go();
+  other.go();
+}
+
 // The READ behind it is refused before anybody has heard that the first one was never fetched.
 TEST("neighbour: of two READs of a region that goes, the peer hears that the first is refused") {
   Side reader(1);

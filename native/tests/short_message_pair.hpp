@@ -81,7 +81,7 @@ class Way final : public LocalPath, public LocalPaths {
   bool can_fetch(std::span<const MemoryPiece>) override { return lends; }
   bool delivers_at_once() const override { return false; }
   void recall(std::uint32_t, LentPayloads) override {}
-  void revoke(std::uint32_t) override {}
+  bool revoke(std::uint32_t) override { return false; }
   LocalPath* path_to(const Gid& own, const Gid& peer) override {
     route_.source = own;
     route_.destination = peer;

@@ -65,7 +65,8 @@ class LocalPaths {
   // returns when nobody is at them.
   virtual void recall(std::uint32_t qpn, LentPayloads which) = 0;
   // What this key gave access to may change hands: returns when nobody is at it.
-  virtual void revoke(std::uint32_t key_index) = 0;
+  // True: packets were taken back of which it is still to be said that they were refused.
+  virtual bool revoke(std::uint32_t key_index) = 0;
   // There are packets that have come and were not looked at yet.
   virtual bool has_unread() const { return false; }
 };

@@ -70,9 +70,10 @@ void LocalWire::recall(std::uint32_t qpn, LentPayloads which) {
       lent_, [&](const Lent& lent) { return lent.what.qpn == qpn && lent.what.is_one_of(which); });
 }
 
-void LocalWire::revoke(std::uint32_t key_index) {
-  std::erase_if(lent_,
-                [&](const Lent& lent) { return std::ranges::count(lent.keys, key_index) != 0; });
+bool LocalWire::revoke(std::uint32_t key_index) {
+  return std::erase_if(lent_, [&](const Lent& lent) {
+           return std::ranges::count(lent.keys, key_index) != 0;
+         }) != 0;
 }
 
 bool LocalWire::call_unreadable(Victim& victim, std::uint64_t now_ns) {

@@ -24,7 +24,7 @@ class LocalWire final : public LocalPaths, public LocalPath {
 
   LocalPath* path_to(const Gid&, const Gid&) override { return this; }
   void recall(std::uint32_t qpn, LentPayloads which) override;
-  void revoke(std::uint32_t key_index) override;
+  bool revoke(std::uint32_t key_index) override;
   bool has_room() override { return random_.below(16) != 0; }
   bool can_fetch(std::span<const MemoryPiece>) override { return random_.below(4) != 0; }
   bool delivers_at_once() const override { return false; }
