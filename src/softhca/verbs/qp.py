@@ -230,7 +230,7 @@ class QP(AwaitedWork, VerbsObject):
         atomics under way as both sides can.
 
         Args:
-            info: The peer's `qp.info()`; None for UD, which has no peer.
+            info: The peer's `qp.info()`. UD has no peer: it may be None, and is not looked at.
             **overrides: Attributes of `QPAttr` to use instead, whatever the step they belong to.
 
         Raises:
