@@ -87,7 +87,8 @@ class Neighbour final : public LocalPath {
   bool is_broken() const { return writer_.is_broken() || reader_.is_broken(); }
   // Whether the peer will read what is sent to it: one that did not wait for our answer will not.
   bool has_agreed() {
-    if (!agreed_) static_cast<void>(hear());
+    // It says so before anything else, and what wakes is for who sleeps to hear.
+    if (!agreed_) static_cast<void>(hear(1));
     return agreed_;
   }
   bool peer_is_gone() const;
