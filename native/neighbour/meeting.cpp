@@ -256,7 +256,8 @@ void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
   auto neighbour = std::make_unique<Neighbour>(std::move(meeting));
   const std::lock_guard lock(mutex_);
   const Change change(*this);
-  is_ordered_ = is_ordered;
+  // Those who came before count on barriers until they hear that there are none.
+  is_ordered_ = is_ordered_ || is_ordered;
   if (!neighbour->greeted_here()) remove_former(neighbour->gid());
   neighbours_.push_back(std::move(neighbour));
   inhabited_.store(true);
