@@ -184,8 +184,9 @@ bool Neighbourhood::prepare_to_sleep() {
     for (const auto& neighbour : neighbours_) neighbour->cannot_order();
     return false;
   }
-  return std::ranges::none_of(
-      neighbours_, [](const auto& one) { return one->has_record() || one->is_given_up(); });
+  return std::ranges::none_of(neighbours_, [](const auto& one) {
+    return one->has_record() || one->has_refusal() || one->is_given_up();
+  });
 }
 
 void Neighbourhood::awake() {

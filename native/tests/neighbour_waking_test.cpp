@@ -2,6 +2,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -102,6 +103,33 @@ TEST("neighbour: nobody counts on barriers that cannot be had any more") {
   }
   CHECK(WIFEXITED(status));
   CHECK_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST("neighbour: who sleeps hears that its payload could not be read") {
+  Side side(1);
+  Side other(2);
+  introduce(side, other);
+  void* const gone =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto address = reinterpret_cast<std::uintptr_t>(gone);
+  const MrInfo mr = side.adapter.reg_mr(side.pd, address, kBytes, address, 0xf).value;
+  SendWr write;
+  write.opcode = WrOpcode::RDMA_WRITE;
+  write.send_flags = kSendSignaled;
+  write.sges = {{address, kBytes, mr.lkey}};
+  write.remote_address = other.address();
+  write.rkey = other.mr.rkey;
+  const SendWr* const writes[] = {&write};
+  std::size_t posted = 0;
+  CHECK(side.adapter.post_send(side.qpn, writes, posted, kNow).ok());
+  CHECK(!side.adapter.exchange(kNow));
+  go_to_sleep(side);
+  munmap(gone, kBytes);
+  CHECK(other.neighbours->fetch(kNow));
+  CHECK(!other.adapter.exchange(kNow));
+  CHECK(is_due(side));
+  side.go();
+  other.go();
 }
 
 }  // namespace
