@@ -49,7 +49,10 @@ Driver::Driver(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<UdpLink>
       udp_(wire.get()),
       opened_wire_(std::move(wire)) {}
 
-Driver::~Driver() { close(); }
+Driver::~Driver() {
+  close();
+  if (descriptors_lost_.load()) async_bell_.lose();
+}
 
 DriverError Driver::open_descriptors() {
   if (const int error = async_bell_.open(); error != 0) {

@@ -219,6 +219,8 @@ void Driver::lose_descriptors() {
   engine_->wire().lose(EBADF);
   address_monitor_.lose();
   leave();
+  if (neighbourhood_) neighbourhood_->lose();
+  completion_sinks_->lose();
   pump(kTransmit);
 }
 

@@ -97,6 +97,8 @@ class Neighbour final : public LocalPath {
   }
   bool peer_is_gone() const;
   bool greeted_here() const { return met_.made_here; }
+  // Forgets its descriptors, which somebody else has closed; nothing more is sent.
+  void lose();
   void abandon();
 
  private:

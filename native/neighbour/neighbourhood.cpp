@@ -104,6 +104,19 @@ void Neighbourhood::serve() {
   }
 }
 
+// The numbers may be other files' by now: none is touched again, not even to close it.
+void Neighbourhood::lose() {
+  const std::lock_guard meeting_one(meeting_);
+  const std::lock_guard lock(mutex_);
+  const Change change(*this);
+  readiness_.release();
+  listener_.release();
+  bell_.release();
+  for (FileDescriptor& guest : guests_) guest.release();
+  for (const auto& neighbour : neighbours_) neighbour->lose();
+  while (!neighbours_.empty()) leave(neighbours_.size() - 1);
+}
+
 void Neighbourhood::remove_gone(int fd) {
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < neighbours_.size(); ++i) {

@@ -42,6 +42,9 @@ class Neighbourhood final : public LocalPaths {
   // The adapter is not locked. One caller at a time.
   void serve();
 
+  // Leaves all, and forgets the descriptors, which somebody else has closed. As serve().
+  void lose();
+
   // --- with the adapter locked
   LocalPath* path_to(const Gid& own, const Gid& peer) override;
   void recall(std::uint32_t qpn, LentPayloads which) override;

@@ -1,5 +1,6 @@
 #include "driver/driver.hpp"
 
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -353,6 +354,34 @@ TEST("driver: a device whose sockets were closed under it has failed, and says s
 
 TEST("driver: a device whose epoll set was closed under it has failed, and says so") {
   lose_descriptors("anon_inode:[eventpoll]");
+}
+
+// Numbers of descriptors are used again, by whoever comes next.
+TEST("driver: a device that has lost its descriptors closes nobody else's") {
+  const std::vector<int> before = open_descriptors("");
+  std::vector<int> lost;
+  {
+    DriverPair pair;
+    auto channel = std::make_shared<CompletionChannel>();
+    CHECK_EQ(channel->open(), 0);
+    pair.a.driver().completion_sinks().add(channel);
+    pair.a.driver().meet(pair.b.gid(), kPatienceMs);
+    for (const int fd : open_descriptors("")) {
+      const bool is_new = std::find(before.begin(), before.end(), fd) == before.end();
+      if (is_new && !is_of_c_library(fd)) lost.push_back(fd);
+    }
+    for (const int fd : lost) syscall(SYS_close, fd);
+    for (DriverHost* host : {&pair.a, &pair.b}) {
+      AsyncEvent event;
+      const std::uint64_t until_ns = monotonic_ns() + kPatienceNs;
+      while (!host->driver().next_event(event).value) CHECK(monotonic_ns() < until_ns);
+      CHECK(event.type == EventType::DEVICE_FATAL);
+    }
+    const int other = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (const int fd : lost) CHECK_EQ(dup2(other, fd), fd);
+    if (std::find(lost.begin(), lost.end(), other) == lost.end()) close(other);
+  }
+  for (const int fd : lost) CHECK_EQ(close(fd), 0);
 }
 
 }  // namespace
