@@ -129,6 +129,7 @@ void Driver::close() {
     thread_->join();
     thread_.reset();
   }
+  if (wire_lost_.load() && !descriptors_lost_.load()) lose_descriptors();
   // Never left again: whoever still calls finds the engine busy and goes away.
   while (!try_enter()) std::this_thread::yield();
   if (descriptors_lost_.load()) {
