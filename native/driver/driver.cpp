@@ -149,9 +149,10 @@ void Driver::close() {
   opened_wire_.reset();
   udp_ = nullptr;
   faults_ = nullptr;
+  // Others may be meeting somebody, or about to look whether there is anybody: it stays.
+  if (neighbourhood_) neighbourhood_->close();
   const std::lock_guard lock(guarded_->mutex);
   guarded_->adapter.set_paths(nullptr);
-  neighbourhood_.reset();
   async_bell_.ring_for_good();
 }
 

@@ -101,7 +101,7 @@ bool Neighbourhood::can_read(pid_t pid, const NeighbourMessage& message) const {
 void Neighbourhood::meet(const Gid& gid, int answer_ms) {
   if (gid == own_) return;
   const std::lock_guard meeting_one(meeting_);
-  if (!readiness_.is_open()) return;  // It is lost.
+  if (!readiness_.is_open()) return;  // It is closed, or lost.
   {
     const std::lock_guard lock(mutex_);
     if (path_to(own_, gid) != nullptr) return;

@@ -25,14 +25,28 @@ constexpr int kEventsAtOnce = 16;
 Neighbourhood::Neighbourhood(const LocalAddress& local, ShortMutex& mutex, Adapter& adapter)
     : own_(local.gid), interface_index_(local.interface_index), mutex_(mutex), adapter_(adapter) {}
 
-Neighbourhood::~Neighbourhood() {
+Neighbourhood::~Neighbourhood() { close_door(); }
+
+void Neighbourhood::close_door() {
   for (FileDescriptor& guest : guests_) close_strangers_socket(std::move(guest));
+  guests_.clear();
   shutdown(listener_.get(), SHUT_RDWR);
   for (;;) {  // Those who have knocked.
     FileDescriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!guest.is_open()) break;
     close_strangers_socket(std::move(guest));
   }
+}
+
+void Neighbourhood::close() {
+  const std::lock_guard meeting_one(meeting_);
+  const std::lock_guard lock(mutex_);
+  const Change change(*this);
+  while (!neighbours_.empty()) leave(neighbours_.size() - 1);
+  close_door();
+  readiness_.reset();
+  listener_.reset();
+  bell_.reset();
 }
 
 std::unique_ptr<Neighbourhood> Neighbourhood::open(const LocalAddress& local, ShortMutex& mutex,

@@ -211,6 +211,29 @@ TEST("driver: closing is final, idempotent, and frees the address") {
   CHECK(again.local.gid == pair.a.gid());
 }
 
+TEST("driver: closing waits for who meets a neighbour, and leaves alone who polls") {
+  for (int times = 0; times < 10; ++times) {
+    DriverPair pair;
+    Driver& driver = pair.a.driver();
+    if (times % 2 == 0) driver.meet(pair.b.gid(), kPatienceMs);
+    std::atomic<int> polls{0};
+    std::atomic<bool> stop{false};
+    std::thread poller([&] {
+      std::array<Completion, 1> out;
+      for (; !stop.load(); ++polls) static_cast<void>(driver.poll_cq(pair.a.cq, out));
+    });
+    std::thread guest([&] {
+      while (!stop.load()) driver.meet(pair.b.gid(), kPatienceMs);
+    });
+    while (polls.load() < 100) std::this_thread::yield();
+    driver.close();
+    CHECK(polls.load() >= 100);
+    stop.store(true);
+    poller.join();
+    guest.join();
+  }
+}
+
 // The child's verdict is its exit status: 0 if all held.
 int use_device_in_child(DriverPair& pair) {
   int wrong = 0;
