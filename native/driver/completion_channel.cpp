@@ -14,6 +14,10 @@ constexpr std::size_t kManyEvents = 65536;
 
 }  // namespace
 
+CompletionChannel::~CompletionChannel() {
+  if (lost_.load()) readable_.release();
+}
+
 int CompletionChannel::open() {
   readable_.reset(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   return readable_.is_open() ? 0 : errno;

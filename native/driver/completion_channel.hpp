@@ -16,10 +16,13 @@ namespace softhca {
 // number that has become another file.
 class CompletionChannel final : public CompletionSink {
  public:
+  ~CompletionChannel() override;
   // Makes the descriptor; returns errno.
   int open();
   int fd() const { return readable_.get(); }
   void notify(std::uint32_t cq) override;
+  // The descriptor may be another file by the end, and is not closed.
+  void lose() override { lost_.store(true); }
   // Takes the oldest event; 0 if there is none.
   std::uint32_t pop();
   // Takes back an event that another reader is to have.
@@ -38,6 +41,7 @@ class CompletionChannel final : public CompletionSink {
   std::deque<std::uint32_t> events_;
   std::atomic<bool> signaled_{false};  // The descriptor is readable.
   std::atomic<bool> closed_{false};
+  std::atomic<bool> lost_{false};
   FileDescriptor readable_;
 };
 

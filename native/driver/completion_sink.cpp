@@ -22,6 +22,13 @@ void SinkTable::remove(std::uint32_t number) {
   sinks_[number - 1].reset();
 }
 
+void SinkTable::lose() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& sink : sinks_) {
+    if (sink) sink->lose();
+  }
+}
+
 void SinkTable::notify_all(Adapter& adapter) {
   CompletionEvent event;
   if (!adapter.next_completion_event(event)) return;

@@ -15,6 +15,8 @@ class CompletionSink {
   virtual ~CompletionSink() = default;
   // Called with the adapter locked: it must be quick, and call nothing of the adapter.
   virtual void notify(std::uint32_t cq) = 0;
+  // Somebody else may have closed its descriptors.
+  virtual void lose() {}
 };
 
 // The sinks of one adapter by their numbers, which are never 0. Thread-safe.
@@ -24,6 +26,7 @@ class SinkTable {
   void remove(std::uint32_t number);
   // Hands out every completion event that the adapter has. The adapter is locked.
   void notify_all(Adapter& adapter);
+  void lose();
 
  private:
   std::mutex mutex_;

@@ -49,7 +49,10 @@ Driver::Driver(std::shared_ptr<GuardedAdapter> adapter, std::unique_ptr<UdpLink>
       udp_(wire.get()),
       opened_wire_(std::move(wire)) {}
 
-Driver::~Driver() { close(); }
+Driver::~Driver() {
+  close();
+  if (descriptors_lost_.load()) async_bell_.lose();
+}
 
 DriverError Driver::open_descriptors() {
   if (const int error = async_bell_.open(); error != 0) {
@@ -126,6 +129,7 @@ void Driver::close() {
     thread_->join();
     thread_.reset();
   }
+  if (wire_lost_.load() && !descriptors_lost_.load()) lose_descriptors();
   // Never left again: whoever still calls finds the engine busy and goes away.
   while (!try_enter()) std::this_thread::yield();
   if (descriptors_lost_.load()) {
@@ -145,9 +149,10 @@ void Driver::close() {
   opened_wire_.reset();
   udp_ = nullptr;
   faults_ = nullptr;
+  // Others may be meeting somebody, or about to look whether there is anybody: it stays.
+  if (neighbourhood_) neighbourhood_->close();
   const std::lock_guard lock(guarded_->mutex);
   guarded_->adapter.set_paths(nullptr);
-  neighbourhood_.reset();
   async_bell_.ring_for_good();
 }
 

@@ -136,13 +136,17 @@ void Driver::sleep_until_ready(Waiter* waiter) {
     look_again_later();
     return;
   }
+  if (wire_lost_.load()) {
+    lose_descriptors();
+    return;
+  }
   thread_state_.store(ThreadState::ASLEEP);
   pollfd waited[] = {{kick_.get(), POLLIN, 0},
                      {timer_.fd(), POLLIN, 0},
-                     {wire_lost_.load() ? -1 : ready_fd_, POLLIN, 0},
+                     {ready_fd_, POLLIN, 0},
                      {address_monitor_.fd(), POLLIN, 0},
                      {neighbourhood_ ? neighbourhood_->ready_fd() : -1, POLLIN, 0},
-                     {wire_lost_.load() ? -1 : arrival_fd_, POLLIN, 0},
+                     {arrival_fd_, POLLIN, 0},
                      {waiter != nullptr ? waiter->channel.fd() : -1, POLLIN, 0}};
   // Work that was left before the state could be seen comes without a kick, and a deadline that was
   // set before without the timer.
@@ -219,6 +223,8 @@ void Driver::lose_descriptors() {
   engine_->wire().lose(EBADF);
   address_monitor_.lose();
   leave();
+  if (neighbourhood_) neighbourhood_->lose();
+  completion_sinks_->lose();
   pump(kTransmit);
 }
 

@@ -16,6 +16,8 @@ class EventBell {
   void set(bool events_wait);
   // Readable from now on: wakes whoever waits for events that will not come.
   void ring_for_good();
+  // Forgets the descriptor, which somebody else has closed.
+  void lose() { readable_.release(); }
   // For a child after fork().
   void abandon() { readable_.reset(); }
 

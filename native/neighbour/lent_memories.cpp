@@ -54,6 +54,8 @@ class LentMemories::Memory final : public AddressSpace {
     return false;
   }
 
+  void lose() { file_.release(); }
+
  private:
   FileDescriptor file_;
   ForeignMemory foreign_;
@@ -66,6 +68,10 @@ void LentMemories::add(std::uint64_t number, pid_t process, FileDescriptor&& fil
   if (memories_.size() >= kMost || !leaves_descriptors(memory.get())) return;
   const pid_t known = is_memory_of(process, memory.get(), name) ? process : 0;
   memories_.try_emplace(number, std::make_shared<Memory>(known, std::move(memory)));
+}
+
+void LentMemories::lose() {
+  for (const auto& [number, memory] : memories_) memory->lose();
 }
 
 AddressSpace* LentMemories::find(std::uint64_t number) const {

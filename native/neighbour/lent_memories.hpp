@@ -23,6 +23,8 @@ class LentMemories {
   // took the neighbour's. A file that is no process's memory is not taken.
   void add(std::uint64_t number, pid_t process, FileDescriptor&& file);
   void remove(std::uint64_t number) { memories_.erase(number); }
+  // Forgets the descriptors, which somebody else has closed.
+  void lose();
   // Null if there is none.
   AddressSpace* find(std::uint64_t number) const;
 

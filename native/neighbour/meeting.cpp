@@ -101,6 +101,7 @@ bool Neighbourhood::can_read(pid_t pid, const NeighbourMessage& message) const {
 void Neighbourhood::meet(const Gid& gid, int answer_ms) {
   if (gid == own_) return;
   const std::lock_guard meeting_one(meeting_);
+  if (!readiness_.is_open()) return;  // It is closed, or lost.
   {
     const std::lock_guard lock(mutex_);
     if (path_to(own_, gid) != nullptr) return;
@@ -256,7 +257,8 @@ void Neighbourhood::settle_down(Neighbour::Meeting meeting) {
   auto neighbour = std::make_unique<Neighbour>(std::move(meeting));
   const std::lock_guard lock(mutex_);
   const Change change(*this);
-  is_ordered_ = is_ordered;
+  // Those who came before count on barriers until they hear that there are none.
+  is_ordered_ = is_ordered_ || is_ordered;
   if (!neighbour->greeted_here()) remove_former(neighbour->gid());
   neighbours_.push_back(std::move(neighbour));
   inhabited_.store(true);

@@ -108,6 +108,15 @@ bool Neighbour::hear(int most) {
   return true;
 }
 
+void Neighbour::lose() {
+  writer_.give_up();
+  met_.socket.release();
+  met_.bell.release();
+  met_.process.release();
+  met_.segment->lose();
+  memories_.lose();
+}
+
 void Neighbour::abandon() {
   met_.socket.reset();
   met_.bell.reset();

@@ -67,6 +67,10 @@ class Neighbour final : public LocalPath {
   bool fetch(Adapter& adapter, std::uint64_t now_ns, int most);
   bool has_record() const { return reader_.has_record(); }
   bool has_lent() const { return !lent_.empty(); }
+  // The peer could not read some of what was lent to it.
+  bool has_refusal() const {
+    return has_lent() && writer_.unreadable() != unreadable_found_ && writer_.has_news();
+  }
   // There may be room again for what has_room() refused.
   bool has_new_room() const { return waits_for_room_ && writer_.has_news(); }
   bool has_work() const {
@@ -87,11 +91,14 @@ class Neighbour final : public LocalPath {
   bool is_broken() const { return writer_.is_broken() || reader_.is_broken(); }
   // Whether the peer will read what is sent to it: one that did not wait for our answer will not.
   bool has_agreed() {
-    if (!agreed_) static_cast<void>(hear());
+    // It says so before anything else, and what wakes is for who sleeps to hear.
+    if (!agreed_) static_cast<void>(hear(1));
     return agreed_;
   }
   bool peer_is_gone() const;
   bool greeted_here() const { return met_.made_here; }
+  // Forgets its descriptors, which somebody else has closed; nothing more is sent.
+  void lose();
   void abandon();
 
  private:
@@ -185,6 +192,7 @@ class Neighbour final : public LocalPath {
   RingWriter writer_;
   RingReader reader_;
   bool waits_for_room_ = false;
+  bool owes_refusal_ = false;  // The peer has not heard yet that something was unreadable.
   bool heard_ = false;  // The peer has said something since we last did: it may wait for an answer.
   std::uint64_t consumed_when_asked_ = UINT64_MAX;  // Whether the peer stands still.
   const bool own_process_;                          // The peer is an adapter of this process.

@@ -44,6 +44,8 @@ bool Neighbour::fetch(Adapter& adapter, std::uint64_t now_ns, int most) {
   // Who has lent something waits until it has it back. A fence for each would wait for all that was
   // copied.
   if (borrowed && reader_.tell()) wake();
+  // Nothing is sent to who lent what could not be read, and it may sleep.
+  if (std::exchange(owes_refusal_, false) && writer_.take_sleeper(met_.is_ordered)) wake();
   settle();
   // The adapter tries again behind this call, and says so if there is still none.
   if (has_new_room()) waits_for_room_ = false;
@@ -191,7 +193,9 @@ void Neighbour::take_claimed(Adapter& adapter, const HeaderBytes& header, const 
     incoming_.pieces_bytes = bytes;
     read = adapter.receive_local(from_peer_, incoming_, now_ns);
   }
-  if (!read) reader_.call_unreadable(record);
+  if (read) return;
+  reader_.call_unreadable(record);
+  owes_refusal_ = true;
 }
 
 // A packet of any kind, without its payload. False: no neighbour sends such a thing.

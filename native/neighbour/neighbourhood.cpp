@@ -25,14 +25,28 @@ constexpr int kEventsAtOnce = 16;
 Neighbourhood::Neighbourhood(const LocalAddress& local, ShortMutex& mutex, Adapter& adapter)
     : own_(local.gid), interface_index_(local.interface_index), mutex_(mutex), adapter_(adapter) {}
 
-Neighbourhood::~Neighbourhood() {
+Neighbourhood::~Neighbourhood() { close_door(); }
+
+void Neighbourhood::close_door() {
   for (FileDescriptor& guest : guests_) close_strangers_socket(std::move(guest));
+  guests_.clear();
   shutdown(listener_.get(), SHUT_RDWR);
   for (;;) {  // Those who have knocked.
     FileDescriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!guest.is_open()) break;
     close_strangers_socket(std::move(guest));
   }
+}
+
+void Neighbourhood::close() {
+  const std::lock_guard meeting_one(meeting_);
+  const std::lock_guard lock(mutex_);
+  const Change change(*this);
+  while (!neighbours_.empty()) leave(neighbours_.size() - 1);
+  close_door();
+  readiness_.reset();
+  listener_.reset();
+  bell_.reset();
 }
 
 std::unique_ptr<Neighbourhood> Neighbourhood::open(const LocalAddress& local, ShortMutex& mutex,
@@ -102,6 +116,19 @@ void Neighbourhood::serve() {
       remove_gone(fd);
     }
   }
+}
+
+// The numbers may be other files' by now: none is touched again, not even to close it.
+void Neighbourhood::lose() {
+  const std::lock_guard meeting_one(meeting_);
+  const std::lock_guard lock(mutex_);
+  const Change change(*this);
+  readiness_.release();
+  listener_.release();
+  bell_.release();
+  for (FileDescriptor& guest : guests_) guest.release();
+  for (const auto& neighbour : neighbours_) neighbour->lose();
+  while (!neighbours_.empty()) leave(neighbours_.size() - 1);
 }
 
 void Neighbourhood::remove_gone(int fd) {
@@ -184,8 +211,9 @@ bool Neighbourhood::prepare_to_sleep() {
     for (const auto& neighbour : neighbours_) neighbour->cannot_order();
     return false;
   }
-  return std::ranges::none_of(
-      neighbours_, [](const auto& one) { return one->has_record() || one->is_given_up(); });
+  return std::ranges::none_of(neighbours_, [](const auto& one) {
+    return one->has_record() || one->has_refusal() || one->is_given_up();
+  });
 }
 
 void Neighbourhood::awake() {

@@ -42,6 +42,12 @@ class Neighbourhood final : public LocalPaths {
   // The adapter is not locked. One caller at a time.
   void serve();
 
+  // Leaves all, and is met by nobody any more. The adapter is not locked; thread-safe, but for
+  // serve().
+  void close();
+  // The same, and forgets the descriptors, which somebody else has closed. As serve().
+  void lose();
+
   // --- with the adapter locked
   LocalPath* path_to(const Gid& own, const Gid& peer) override;
   void recall(std::uint32_t qpn, LentPayloads which) override;
@@ -79,6 +85,7 @@ class Neighbourhood final : public LocalPaths {
 
   Neighbourhood(const LocalAddress& local, ShortMutex& mutex, Adapter& adapter);
   bool listen();
+  void close_door();
   bool watch(int fd, std::uint32_t how = 0);
   void ignore(int fd);
   void remove_former(const Gid& gid);

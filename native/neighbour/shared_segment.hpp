@@ -24,6 +24,8 @@ class SharedSegment {
 
   int fd() const { return fd_.get(); }
   SegmentLayout& layout() { return *layout_; }
+  // Forgets the descriptor, which somebody else has closed.
+  void lose() { fd_.release(); }
   // In a child of fork(): only the copy of the descriptor goes.
   void abandon();
 

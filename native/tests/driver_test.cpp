@@ -1,5 +1,6 @@
 #include "driver/driver.hpp"
 
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -210,6 +211,29 @@ TEST("driver: closing is final, idempotent, and frees the address") {
   CHECK(again.local.gid == pair.a.gid());
 }
 
+TEST("driver: closing waits for who meets a neighbour, and leaves alone who polls") {
+  for (int times = 0; times < 10; ++times) {
+    DriverPair pair;
+    Driver& driver = pair.a.driver();
+    if (times % 2 == 0) driver.meet(pair.b.gid(), kPatienceMs);
+    std::atomic<int> polls{0};
+    std::atomic<bool> stop{false};
+    std::thread poller([&] {
+      std::array<Completion, 1> out;
+      for (; !stop.load(); ++polls) static_cast<void>(driver.poll_cq(pair.a.cq, out));
+    });
+    std::thread guest([&] {
+      while (!stop.load()) driver.meet(pair.b.gid(), kPatienceMs);
+    });
+    while (polls.load() < 100) std::this_thread::yield();
+    driver.close();
+    CHECK(polls.load() >= 100);
+    stop.store(true);
+    poller.join();
+    guest.join();
+  }
+}
+
 // The child's verdict is its exit status: 0 if all held.
 int use_device_in_child(DriverPair& pair) {
   int wrong = 0;
@@ -353,6 +377,66 @@ TEST("driver: a device whose sockets were closed under it has failed, and says s
 
 TEST("driver: a device whose epoll set was closed under it has failed, and says so") {
   lose_descriptors("anon_inode:[eventpoll]");
+}
+
+// Closes all that are not among `before` under those who have them.
+std::vector<int> take_new(const std::vector<int>& before) {
+  std::vector<int> lost;
+  for (const int fd : open_descriptors("")) {
+    const bool is_new = std::find(before.begin(), before.end(), fd) == before.end();
+    if (is_new && !is_of_c_library(fd)) lost.push_back(fd);
+  }
+  for (const int fd : lost) syscall(SYS_close, fd);
+  return lost;
+}
+
+void wait_until_failed(DriverHost& host) {
+  AsyncEvent event;
+  const std::uint64_t until_ns = monotonic_ns() + kPatienceNs;
+  while (!host.driver().next_event(event).value) CHECK(monotonic_ns() < until_ns);
+  CHECK(event.type == EventType::DEVICE_FATAL);
+}
+
+// Numbers of descriptors are used again, by whoever comes next.
+void use_again(const std::vector<int>& lost) {
+  const int other = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (const int fd : lost) CHECK_EQ(dup2(other, fd), fd);
+  if (std::find(lost.begin(), lost.end(), other) == lost.end()) close(other);
+}
+
+TEST("driver: a device that has lost its descriptors closes nobody else's") {
+  const std::vector<int> before = open_descriptors("");
+  std::vector<int> lost;
+  {
+    DriverPair pair;
+    const auto channel = std::make_shared<CompletionChannel>();
+    CHECK_EQ(channel->open(), 0);
+    pair.a.driver().completion_sinks().add(channel);
+    pair.a.driver().meet(pair.b.gid(), kPatienceMs);
+    lost = take_new(before);
+    wait_until_failed(pair.a);
+    wait_until_failed(pair.b);
+    use_again(lost);
+  }
+  for (const int fd : lost) CHECK_EQ(close(fd), 0);
+}
+
+TEST("driver: a device that finds its socket closed closes nobody else's descriptors") {
+  Bytes bytes(64);
+  DriverHost peer;
+  const std::vector<int> before = open_descriptors("");
+  std::vector<int> lost;
+  {
+    DriverHost host;
+    const std::uint32_t qpn = host.create_qp();
+    host.connect(qpn, peer.gid(), peer.create_qp());
+    const SendWr write = rdma(WrOpcode::RDMA_WRITE, bytes, host.reg(bytes), bytes, {});
+    lost = take_new(before);
+    CHECK(host.send(qpn, write).ok());
+    wait_until_failed(host);
+    use_again(lost);
+  }
+  for (const int fd : lost) CHECK_EQ(close(fd), 0);
 }
 
 }  // namespace
