@@ -332,6 +332,10 @@ class Adapter {
   Status destroy_qp(std::uint32_t qpn);
   // Tokens (Completion::cqe) of a queue pair's completions that wait in a CQ.
   std::vector<std::uint64_t> waiting_cqes(std::uint32_t qpn) const;
+  // The same of all completions that wait in one CQ; none, if there is no such.
+  std::vector<std::uint64_t> waiting_cqes_in(std::uint32_t cq) const;
+  // The CQ that an XRC SRQ completes on; 0 of others.
+  std::uint32_t srq_cq(std::uint32_t srq) const;
   // The token of the receive that a message to the queue pair is filling; 0 if there is none.
   std::uint64_t filling_cqe(std::uint32_t qpn) const;
   // False: it was attached already, and is once.

@@ -174,6 +174,16 @@ std::vector<std::uint64_t> Adapter::waiting_cqes(std::uint32_t qpn) const {
   return tokens;
 }
 
+std::vector<std::uint64_t> Adapter::waiting_cqes_in(std::uint32_t cq) const {
+  std::vector<std::uint64_t> tokens;
+  if (const CompletionQueue* queue = state_->cqs.find(cq); queue != nullptr) {
+    queue->for_each([&](const Completion& completion) {
+      if (completion.cqe != 0) tokens.push_back(completion.cqe);
+    });
+  }
+  return tokens;
+}
+
 std::uint64_t Adapter::filling_cqe(std::uint32_t qpn) const {
   const QueuePair* qp = state_->qps.find(qpn);
   return qp == nullptr ? 0 : qp->responder.filling_cqe();

@@ -219,6 +219,11 @@ Result<std::uint32_t> Adapter::srq_number(std::uint32_t handle) const {
   return handle;
 }
 
+std::uint32_t Adapter::srq_cq(std::uint32_t handle) const {
+  const SharedReceiveQueue* srq = state_->srqs.find(handle);
+  return srq == nullptr ? 0 : srq->cq;
+}
+
 Status Adapter::destroy_srq(std::uint32_t handle) {
   const SharedReceiveQueue* srq = state_->srqs.find(handle);
   if (srq == nullptr) {

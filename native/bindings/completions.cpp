@@ -50,6 +50,7 @@ nb::list destroy_qp(Hca& hca, std::uint32_t qpn) {
     return adapter.destroy_qp(qpn);
   }));
   hca.batches.destroyed(qpn);
+  std::ranges::sort(polled);
   std::vector<CqeTable::Posted> taken =
       hca.cqes.take_all({PostedTo::Kind::SEND, qpn}, gone_at, polled);
   std::ranges::move(hca.cqes.take_all({PostedTo::Kind::RECEIVE, qpn}, gone_at, polled),
@@ -58,13 +59,30 @@ nb::list destroy_qp(Hca& hca, std::uint32_t qpn) {
   return cqes_of(std::move(taken));
 }
 
+// The receives of an XRC queue that have completed do so still: the targets that took them stay.
 nb::list destroy_srq(Hca& hca, std::uint32_t srq) {
   std::uint64_t gone_at = 0;
+  std::vector<std::uint64_t> completed;
   demand(hca.call([&](Adapter& adapter) {
     gone_at = hca.posted_so_far;
+    completed = adapter.waiting_cqes_in(adapter.srq_cq(srq));
+    hca.batches.collect_all(completed);
     return adapter.destroy_srq(srq);
   }));
-  return cqes_of(hca.cqes.take_all({PostedTo::Kind::SHARED, srq}, gone_at));
+  std::ranges::sort(completed);
+  return cqes_of(hca.cqes.take_all({PostedTo::Kind::SHARED, srq}, gone_at, completed));
+}
+
+// What waits in a queue that nothing uses any more is of XRC queues that went before it.
+nb::list destroy_cq(Hca& hca, std::uint32_t cq) {
+  std::vector<std::uint64_t> vanished;
+  demand(hca.call([&](Adapter& adapter) {
+    vanished = adapter.waiting_cqes_in(cq);
+    return adapter.destroy_cq(cq);
+  }));
+  std::vector<CqeTable::Posted> taken;
+  for (const std::uint64_t number : vanished) take_into(taken, hca, number);
+  return cqes_of(std::move(taken));
 }
 
 // Returns the callbacks of what a transition to RESET made vanish. Those of completions that wait,
@@ -121,6 +139,8 @@ void bind_completions(HcaClass& hca) {
            nb::sig("def modify_qp(self, qpn: int, attr: QpAttr, mask: int) -> list[typing.Any]"))
       .def("destroy_srq", &destroy_srq, nb::arg("srq"), "Returns callbacks that will never run.",
            nb::sig("def destroy_srq(self, srq: int) -> list[typing.Any]"))
+      .def("destroy_cq", &destroy_cq, nb::arg("cq"), "Returns callbacks that will never run.",
+           nb::sig("def destroy_cq(self, cq: int) -> list[typing.Any]"))
       .def_prop_ro(
           "cqes_under_way", [](const Hca& self) { return self.cqes.size(); },
           "Posted work requests with a callback that has not run.")

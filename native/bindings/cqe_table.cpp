@@ -114,7 +114,7 @@ std::vector<CqeTable::Posted> CqeTable::take_all(PostedTo from, std::uint64_t go
   std::vector<Posted> taken;
   if (from.kind == PostedTo::Kind::SEND) all_signaled_.erase(from.number);
   for (const std::uint64_t number : numbers(from, gone_at)) {
-    if (std::ranges::find(polled, number) != polled.end()) continue;
+    if (std::ranges::binary_search(polled, number)) continue;
     taken.push_back(release(static_cast<std::uint32_t>(number) - 1));
   }
   const auto queue = queues_.find(from.key());

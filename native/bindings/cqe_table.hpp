@@ -49,7 +49,7 @@ class CqeTable {
   void remove(std::uint64_t number);
   // Those of a queue that was destroyed after so many posts of the adapter, or reset. Not those
   // that a thread is just posting: it learns itself whether it came too late. Nor the `polled`,
-  // whose completions a thread is about to take.
+  // whose completions somebody is yet to take; they are sorted.
   std::vector<Posted> take_all(PostedTo from, std::uint64_t gone_at,
                                std::span<const std::uint64_t> polled = {});
   std::vector<std::uint64_t> numbers(PostedTo of, std::uint64_t gone_at);

@@ -97,7 +97,18 @@ class PolledBatches {
     }
     collect_from_rooms(qpn, tokens);
   }
-  // The same without those that go to callbacks.
+  // Of all queue pairs.
+  void collect_all(std::vector<std::uint64_t>& tokens) {
+    const std::lock_guard lock(mutex_);
+    const auto add = [&](std::span<const Completion> completions) {
+      for (const Completion& completion : completions) {
+        if (completion.cqe != 0) tokens.push_back(completion.cqe);
+      }
+    };
+    for (const PolledBatch* batch : batches_) add(batch->completions);
+    for (const Room* one = rooms_; one != nullptr; one = one->after_) add(one->room_);
+  }
+  // The same as collect() without those that go to callbacks.
   void collect_polled(std::uint32_t qpn, std::vector<std::uint64_t>& tokens) {
     const std::lock_guard lock(mutex_);
     collect_from_rooms(qpn, tokens);

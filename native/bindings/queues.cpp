@@ -6,7 +6,6 @@ namespace softhca {
 
 void bind_queues(HcaClass& hca) {
   hca.def("create_cq", verb(&Adapter::create_cq), nb::arg("cqe"), nb::arg("timestamps") = true)
-      .def("destroy_cq", verb(&Adapter::destroy_cq), nb::arg("cq"))
       .def("cq_capacity", verb(&Adapter::cq_capacity), nb::arg("cq"))
       .def("cq_overflowed", verb(&Adapter::cq_overflowed), nb::arg("cq"))
       .def("overflow_cq", verb(&Adapter::overflow_cq), nb::arg("cq"))

@@ -1421,8 +1421,6 @@ class Hca:
 
     def create_cq(self, cqe: int, timestamps: bool = True) -> int: ...
 
-    def destroy_cq(self, cq: int) -> None: ...
-
     def cq_capacity(self, cq: int) -> int: ...
 
     def cq_overflowed(self, cq: int) -> bool: ...
@@ -1478,6 +1476,9 @@ class Hca:
         """Returns callbacks that will never run; of RESET."""
 
     def destroy_srq(self, srq: int) -> list[Any]:
+        """Returns callbacks that will never run."""
+
+    def destroy_cq(self, cq: int) -> list[Any]:
         """Returns callbacks that will never run."""
 
     @property

@@ -16,7 +16,7 @@ import pytest
 
 import softhca as hca
 from softhca import QPType, VerbsError
-from softhca.testing import open_simulated
+from softhca.testing import Fabric, open_simulated
 from softhca.verbs.lifetime import VerbsObject
 
 from .callbacks import PATIENCE_S
@@ -85,6 +85,30 @@ def test_with_closes_an_empty_region_too() -> None:
     with open_simulated() as device:
         mr = device.alloc_pd().reg_mr(bytearray())
     assert mr.closed
+
+
+@pytest.mark.parametrize("first", ["target", "srq"])
+def test_with_closes_a_domain_whose_peer_never_ends_its_message(first: str) -> None:
+    with Fabric() as fabric:
+        near, far = fabric.host(), fabric.host()
+        near_pd, pd, cq = near.alloc_pd(), far.alloc_pd(), far.create_cq(8)
+        sent = near_pd.reg_mr(bytearray(8192))
+        received = pd.reg_mr(bytearray(8192), hca.Access.LOCAL_WRITE)
+        asker = near_pd.create_qp(QPType.XRC_SEND, send_cq=near.create_cq(8))
+        fabric.faults.drop(opcode="XRC_SEND_LAST")
+        with far.alloc_xrcd() as xrcd:
+            target = xrcd.create_qp() if first == "target" else None
+            srq = xrcd.create_srq(pd, cq, max_wr=4)
+            target = target or xrcd.create_qp()
+            asker.connect(target.info(srq.srqn))
+            target.connect(asker.info())
+            srq.post_recv(hca.Recv(received[:]))
+            asker.post_send(hca.Send(sent[:], srqn=srq.srqn))
+            fabric.run_for(1_000_000)
+            with pytest.raises(VerbsError, match="receiving a message"):
+                srq.close()
+        assert srq.closed
+        assert target.closed
 
 
 def test_with_closes_what_an_interrupt_left_half_made() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from softhca import _adapter
 from softhca.completion.awaiting import Dispatcher
+from softhca.completion.cqe import Cqe, tell_forgotten
 from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.checks import unsigned
 from softhca.verbs.comp_channel import CompChannel
@@ -41,6 +42,7 @@ class CQ(VerbsObject):
         "_completion_acks",
         "_dispatcher",
         "_handle",
+        "_vanished",
         "comp_vector",
         "context",
         "device",
@@ -72,6 +74,7 @@ class CQ(VerbsObject):
         self._completion_acks = Acknowledgement()
         self._channel = channel
         self._attached = 0
+        self._vanished: list[Cqe] = []
         self._dispatcher: Dispatcher | None = None
         self.context: object = context
         self._handle: int = hca.create_cq(unsigned("cqe", cqe, 32), bool(timestamps))
@@ -89,7 +92,7 @@ class CQ(VerbsObject):
         self._completion_acks.wait_until_none(self.kind, self.device._world)
 
     def _destroy(self) -> None:
-        self._hca.destroy_cq(self._handle)
+        self._vanished = self._hca.destroy_cq(self._handle)
         self.device._cqs.pop(self._handle, None)
         if self._dispatcher is not None:
             self._dispatcher.close()
@@ -98,6 +101,10 @@ class CQ(VerbsObject):
             self._channel._channel.forget(self._handle)
             if self._channel.is_own:
                 self._channel._close_now()
+
+    def _aftermath(self) -> None:
+        vanished, self._vanished = self._vanished, []
+        tell_forgotten(vanished)
 
     @property
     def channel(self) -> CompChannel:

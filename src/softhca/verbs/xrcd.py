@@ -31,6 +31,14 @@ class XRCD(VerbsObject):
     def _destroy(self) -> None:
         self._hca.dealloc_xrcd(self.handle)
 
+    def _close_with_children(self) -> None:
+        # A shared receive queue cannot be closed while a target receives a message from it, which
+        # may never end.
+        for child in self._live_children():
+            if isinstance(child, QP):
+                child._close_with_children()
+        super()._close_with_children()
+
     def create_qp(self) -> QP:
         """Creates an XRC_RECV queue pair, the target that peers' XRC_SEND queue pairs connect to.
 
