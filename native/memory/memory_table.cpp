@@ -19,7 +19,9 @@ constexpr std::size_t kOldestSlots = 16;
 
 MemoryTable::MemoryTable(AddressSpace& space, Random& random, const MemoryLimits& limits)
     : space_(space), random_(random), limits_(limits), slots_(1), plain_(1) {
+  // Registering asks the kernel for no memory until there are many.
   slots_.reserve(kRestingSlots + 2 * kOldestSlots);
+  plain_.reserve(kRestingSlots + 2 * kOldestSlots);
 }
 
 Result<std::uint32_t> MemoryTable::register_region(const RegionRequest& request) {
