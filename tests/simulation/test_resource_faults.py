@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric
+from softhca.testing import DeadlockError, Fabric
 
 from .ends import End, connected, pair
 
@@ -177,6 +177,15 @@ def test_refusals_that_can_strike_nothing() -> None:
             with pytest.raises(hca.VerbsError) as raised:
                 fabric.faults.refuse(verb, error, nth=nth)  # type: ignore[arg-type]
             assert raised.value.errno == errno.EINVAL
+
+
+def test_a_deadlock_is_told_though_queries_are_refused() -> None:
+    with Fabric() as fabric:
+        a, _ = pair(fabric)
+        refusal = fabric.faults.refuse("query_qp", nth=None)
+        with pytest.raises(DeadlockError, match=f"{a.qp!r} RTS"):
+            a.next()
+        assert refusal.calls == 0
 
 
 def test_a_port_that_goes_down_for_a_while() -> None:
