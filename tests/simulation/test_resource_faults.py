@@ -220,6 +220,29 @@ def test_a_peer_that_resets() -> None:
         assert a.next().status is hca.WcStatus.RETRY_EXC_ERR
 
 
+ENDS: dict[str, Callable[[Fabric, End], object]] = {
+    "port_down": lambda fabric, end: fabric.faults.port_down(end.device, at_ns=1, for_ns=5000),
+    "gid_change": lambda fabric, end: fabric.faults.gid_change(end.device, "10.7.7.7", at_ns=5000),
+    "device_fatal": lambda fabric, end: fabric.faults.device_fatal(end.device, at_ns=5000),
+    "cq_overflow": lambda fabric, end: fabric.faults.cq_overflow(end.cq, at_ns=5000),
+    "reset": lambda fabric, end: fabric.faults.reset(end.qp, at_ns=5000),
+}
+
+
+@pytest.mark.parametrize("word", ENDS)
+def test_what_is_closed_before_its_fault_is_due_is_not_struck(word: str) -> None:
+    with Fabric() as fabric:
+        _, b = pair(fabric)
+        ENDS[word](fabric, b)
+        fabric.run_for(2e-6)
+        with b.device:
+            pass  # Closes all that was made from it, too.
+        fabric.run_for(1e-5)
+        assert not [r for r in fabric.trace if "fault" in r.text and r.at_ns > 2000]
+        with pytest.raises(hca.VerbsError, match="is closed"):
+            ENDS[word](fabric, b)
+
+
 def test_a_gid_that_changes() -> None:
     with Fabric() as fabric:
         device = fabric.host()

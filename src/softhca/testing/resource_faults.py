@@ -10,13 +10,13 @@ from softhca.testing.fault_match import numbers_of
 from softhca.testing.trouble import fail_device, set_gid, set_port
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.cq import CQ
+from softhca.verbs.device import Device
 from softhca.verbs.enums import QPState
 from softhca.verbs.errors import VerbsError, errno_name
 from softhca.verbs.qp import QP
 
 if TYPE_CHECKING:
     from softhca.testing.fabric import Fabric
-    from softhca.verbs.device import Device
     from softhca.verbs.gid import GIDLike
 
 # Verbs by the names that programs know, and what the adapter calls them: each may have several
@@ -155,7 +155,10 @@ class Refusal:
 
 
 class ResourceFaults:
-    """Faults of hosts, for `fabric.faults`. Times are virtual; None is now."""
+    """Faults of hosts, for `fabric.faults`.
+
+    Times are virtual; None is now. What is closed by the time at which it was to be struck is not.
+    """
 
     _fabric: Fabric
 
@@ -196,19 +199,32 @@ class ResourceFaults:
             refusal.install(fabric, device)
         return refusal
 
-    def _at(self, host: Device, at_ns: int | None, what: str, strike: Callable[[], object]) -> None:
+    def _at(
+        self,
+        struck: Device | QP | CQ,
+        at_ns: int | None,
+        what: str,
+        strike: Callable[[], object],
+    ) -> None:
         fabric = self._fabric
+        host = struck if isinstance(struck, Device) else struck.device
         number = fabric.host_number(host) + 1
+        struck._demand_ours()
         native = fabric._native
 
         def noted() -> None:
             native.note(number, f"fault: {what}")
             strike()
 
+        def later() -> None:
+            # Its program may have closed it by then, and somebody else waits meanwhile.
+            if not struck.closed:
+                noted()
+
         if at_ns is None:
             noted()
         else:
-            fabric.at(at_ns, noted)
+            fabric.at(at_ns, later)
 
     def port_down(
         self, host: Device, *, at_ns: int | None = None, for_ns: int | None = None
@@ -226,7 +242,7 @@ class ResourceFaults:
         What waits in it can still be polled; what comes later is lost.
         """
         hca = instance("cq", cq, CQ).device.adapter
-        self._at(cq.device, at_ns, f"{cq!r} overflows", lambda: hca.overflow_cq(cq.handle))
+        self._at(cq, at_ns, f"{cq!r} overflows", lambda: hca.overflow_cq(cq.handle))
 
     def gid_change(
         self, host: Device, gid: GIDLike | None, index: int = 0, *, at_ns: int | None = None
@@ -255,7 +271,7 @@ class ResourceFaults:
             raise VerbsError(errno.EINVAL, "to", to, "must be RESET or ERR")
         state = QPState(to)
         self._at(
-            instance("qp", qp, QP).device,
+            instance("qp", qp, QP),
             at_ns,
             f"{qp!r} to {state.name}",
             lambda: qp.modify(qp_state=state),
