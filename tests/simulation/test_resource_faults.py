@@ -220,6 +220,15 @@ def test_a_peer_that_resets() -> None:
         assert a.next().status is hca.WcStatus.RETRY_EXC_ERR
 
 
+def test_a_peer_resets_though_its_program_may_not_modify() -> None:
+    with Fabric() as fabric:
+        _, b = pair(fabric)
+        refusal = fabric.faults.refuse("modify_qp", nth=None)
+        fabric.faults.reset(b.qp)
+        assert b.qp.state is hca.QPState.RESET
+        assert refusal.calls == 0
+
+
 ENDS: dict[str, Callable[[Fabric, End], object]] = {
     "port_down": lambda fabric, end: fabric.faults.port_down(end.device, at_ns=1, for_ns=5000),
     "gid_change": lambda fabric, end: fabric.faults.gid_change(end.device, "10.7.7.7", at_ns=5000),
