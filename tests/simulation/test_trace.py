@@ -176,6 +176,18 @@ def test_tshark_shows_comments(tmp_path: Path) -> None:
     assert "fault: the first one; lost: fault" in shown.stdout
 
 
+def test_a_packet_that_comes_thousands_of_times_is_saved(tmp_path: Path) -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.faults.duplicate(2500, opcode="RC_RDMA_WRITE_ONLY")
+        a.qp.post_send(hca.Write(a.mr[:4], remote=b.mr.remote(), signaled=True))
+        assert a.next().ok
+        fabric.settle()
+        fabric.trace.save(tmp_path / "run.pcapng")
+    dump = [sys.executable, "-m", "softhca", "dump", str(tmp_path / "run.pcapng")]
+    assert subprocess.run(dump, capture_output=True).returncode == 0
+
+
 def test_stepping_back_to_a_point() -> None:
     with Fabric() as fabric:
         kept = scene(fabric)

@@ -17,6 +17,7 @@ from softhca.testing.record_text import packet_text
 _FORMAT = "softhca trace 1"
 _ROUTE = ("udp_source_port", "identification", "traffic_class", "hop_limit", "flow_label")
 _LINKTYPE_RAW = 101  # IP packets without a link layer.
+_MOST_OPTION_BYTES = 0xFFFF
 # What reading a file raises that is another, or damaged.
 _NO_TRACE = (gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError, TypeError, KeyError)
 
@@ -70,6 +71,12 @@ def _block(kind: int, body: bytes) -> bytes:
     return struct.pack("<II", kind, length) + body + struct.pack("<I", length)
 
 
+def _comment(text: str) -> bytes:
+    """As an option, cut to what fits into one: a packet may come thousands of times."""
+    cut = text.encode()[:_MOST_OPTION_BYTES].decode(errors="ignore")
+    return _option(1, cut.encode())
+
+
 def _option(code: int, value: bytes) -> bytes:
     return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
 
@@ -97,5 +104,5 @@ def pcapng_of(hosts: Sequence[str], records: Iterable[Record]) -> bytes:
         data = _adapter.encode_ip_udp(r.route, len(r.data), r.data) + r.data
         head = struct.pack("<IIIII", 0, r.at_ns >> 32, r.at_ns & 0xFFFFFFFF, len(data), len(data))
         body = head + data + bytes(-len(data) % 4)
-        out.append(_block(6, body + _option(1, comment.encode()) + bytes(4)))
+        out.append(_block(6, body + _comment(comment) + bytes(4)))
     return b"".join(out)
