@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -174,6 +175,23 @@ def test_tshark_shows_comments(tmp_path: Path) -> None:
         text=True,
     )
     assert "fault: the first one; lost: fault" in shown.stdout
+
+
+def test_a_page_is_written_in_the_letters_that_it_names(tmp_path: Path) -> None:
+    program = r"""
+import sys
+from softhca.testing import Fabric
+with Fabric() as fabric:
+    fabric.host("gr\xfcn")
+    for suffix in ("html", "svg", "txt"):
+        fabric.trace.save(f"{sys.argv[1]}/run.{suffix}")
+"""
+    plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], env={**os.environ, **plain}, check=True
+    )
+    for suffix in ("html", "svg", "txt"):
+        assert "grün" in (tmp_path / f"run.{suffix}").read_text(encoding="utf-8")
 
 
 def test_a_packet_that_comes_thousands_of_times_is_saved(tmp_path: Path) -> None:

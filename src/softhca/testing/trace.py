@@ -109,11 +109,11 @@ class AnyTrace(ABC):
         to = Path(path)
         match to.suffix:
             case ".html":
-                to.write_text(self.html())
+                to.write_text(self.html(), encoding="utf-8")
             case ".svg":
-                to.write_text(self.svg())
+                to.write_text(self.svg(), encoding="utf-8")
             case ".txt":
-                to.write_text(self.text())
+                to.write_text(self.text(), encoding="utf-8")
             case ".pcapng":
                 to.write_bytes(self.pcapng())
             case ".trace":
