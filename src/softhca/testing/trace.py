@@ -81,7 +81,11 @@ class AnyTrace(ABC):
         return found
 
     def text(self, limit: int | None = None) -> str:
-        """A ladder of packets between hosts, as text."""
+        """A ladder of packets between hosts, as text.
+
+        Args:
+            limit: Lines at most, besides the names of the hosts and a word about the rest.
+        """
         if limit is not None:
             limit = unsigned("limit", limit, 63)
         return text_ladder(self.hosts, self, limit)
