@@ -122,6 +122,13 @@ WRONG: dict[str, tuple[Callable[[Fabric], object], type[Exception], str]] = {
     "objects of no fabric": (lambda _: open_objects(None), TypeError, "fabric"),  # type: ignore[arg-type]
     "an option of no host": (lambda fabric: fabric.host(nope=1), TypeError, "'nope' is no option"),
     "an option of no link": (lambda fabric: star(fabric, nope=1), TypeError, "'nope' is no option"),
+    "a host by its name": (lambda fabric: fabric.trace.writes_to("h1", 0), TypeError, "host"),  # type: ignore[arg-type]
+    "writes to no host": (lambda fabric: fabric.trace.writes_to(0, 0), hca.VerbsError, "host"),
+    "writes below memory": (
+        lambda fabric: fabric.host() and fabric.trace.writes_to(0, -1),
+        hca.VerbsError,
+        "address",
+    ),
     "fewer than no lines": (lambda fabric: fabric.trace.text(-1), hca.VerbsError, "limit"),
     "fewer than no arrows": (lambda fabric: fabric.trace.svg(-1), hca.VerbsError, "limit"),
 }

@@ -46,7 +46,12 @@ class AnyTrace(ABC):
         Returns:
             Pairs of the write and the packet as it was sent, in order; None for a write that no
             packet brought, or one that is not kept any more.
+
+        Raises:
+            VerbsError: EINVAL, for the number of no host, or an address beyond 64 bits.
         """
+        host = unsigned("host", host, 63, most=len(self.hosts) - 1)
+        address = unsigned("address", address, 64)
         return self._writes(host, lambda key, first, end: first <= address < end)
 
     def _writes(
