@@ -157,10 +157,12 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "a.trace").write_bytes(b"nothing")
-    for name in ("a.trace", "none.trace"):
+    (tmp_path / "b.trace").write_bytes(gzip.compress(b"nothing"))
+    (tmp_path / "c.trace").write_bytes(gzip.compress(b'{"format":"another"}'))
+    for name in ("a.trace", "b.trace", "c.trace", "none.trace"):
         refused = command(str(tmp_path / name))
         assert refused.returncode == 2
-        assert refused.stderr.startswith("softhca trace: ")
+        assert refused.stderr.startswith(f"softhca trace: {tmp_path / name}: ")
     assert "Traceback" not in refused.stderr
 
 

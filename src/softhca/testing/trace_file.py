@@ -19,7 +19,7 @@ _ROUTE = ("udp_source_port", "identification", "traffic_class", "hop_limit", "fl
 _LINKTYPE_RAW = 101  # IP packets without a link layer.
 _MOST_OPTION_BYTES = 0xFFFF
 # What reading a file raises that is another, or damaged.
-_NO_TRACE = (gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError, TypeError, KeyError)
+_NO_TRACE = (gzip.BadGzipFile, zlib.error, EOFError, ValueError, TypeError, KeyError)
 
 
 def save_records(path: Path, hosts: Sequence[str], records: Iterable[Record]) -> None:
@@ -60,7 +60,7 @@ def load_records(path: Path) -> tuple[list[str], list[Record]]:
         with gzip.open(path, "rt") as lines:
             head = json.loads(next(lines, "null"))
             if not isinstance(head, dict) or head.get("format") != _FORMAT:
-                raise ValueError(f"{path}: is no trace of this format")
+                raise ValueError("of another format")
             return list(head["hosts"]), [_record(json.loads(line)) for line in lines]
     except _NO_TRACE as error:
         raise ValueError(f"{path}: is no trace: {error}") from None
