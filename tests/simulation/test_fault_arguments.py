@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric, FabricFaults
+from softhca.testing import Fabric, FabricFaults, Fault
 
 from .ends import pair
 
@@ -49,6 +49,27 @@ def test_words_of_another_type_are_refused_by_name(match: dict[str, Any]) -> Non
     (argument,) = match
     with Fabric() as fabric, pytest.raises(TypeError, match=f"^{argument} must be "):
         fabric.faults.drop(**match)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda faults, opcodes: faults.drop(opcode=opcodes),
+        lambda faults, opcodes: faults.corrupt("payload", opcode=opcodes),
+        lambda faults, opcodes: faults.rnr(opcode=opcodes),
+        lambda faults, opcodes: faults.nak("sequence", opcode=opcodes),
+    ],
+)
+def test_opcodes_may_be_told_one_by_one(
+    asked: Callable[[FabricFaults, Iterator[str]], Fault],
+) -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fault = asked(fabric.faults, iter(["RC_SEND_FIRST", "RC_SEND_ONLY"]))
+        b.qp.post_recv(hca.Recv(b.mr[:5]))
+        a.qp.post_send(hca.Send(a.mr[:5], signaled=True))
+        fabric.run_for(1e-5)
+        assert fault.struck
 
 
 def test_numbers_may_be_numpy_s() -> None:

@@ -18,7 +18,7 @@ from softhca.testing.fault_demands import (
     demand_two_hosts,
     requests_of,
 )
-from softhca.testing.fault_match import Match, addresses_of, rule_of, span_of
+from softhca.testing.fault_match import Match, addresses_of, rule_of, span_of, with_opcodes
 from softhca.testing.fault_packet import FaultPacket
 from softhca.testing.links import link_number
 from softhca.testing.resource_faults import ResourceFaults
@@ -270,6 +270,7 @@ class PacketFaults:
         """
         if part not in _PARTS:
             raise VerbsError(errno.EINVAL, "part", part, f"must be one of {', '.join(_PARTS)}")
+        match = with_opcodes(match)
         if part == "payload" and "opcode" in match:
             demand_payload(match["opcode"])
         if part == "icrc" and mend_icrc:
@@ -352,6 +353,7 @@ class PacketFaults:
         """
         code = unsigned("timer_code", timer_code, 5)
         demand_no_link(match)
+        match = with_opcodes(match)
         demand_requests(match)
         if "times" in match:
             raise VerbsError(errno.EINVAL, "times", match["times"], "is called tries here")
@@ -370,6 +372,7 @@ class PacketFaults:
         if kind not in NAKS:
             raise VerbsError(errno.EINVAL, "kind", kind, f"must be one of {', '.join(NAKS)}")
         demand_no_link(match)
+        match = with_opcodes(match)
         demand_requests(match)
         chosen: Match = {"opcode": requests_of(("RC_*", "XRC_*")), **match}
         return self._add_at_arrival(FaultAction.ANSWER, chosen, f"nak {kind}", syndrome=NAKS[kind])
