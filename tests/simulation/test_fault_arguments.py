@@ -72,6 +72,19 @@ def test_opcodes_may_be_told_one_by_one(
         assert fault.struck
 
 
+@pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [("gid", {"gid": "nonsense"}), ("index", {"gid": "10.7.7.7", "index": 99})],
+)
+def test_a_gid_that_cannot_be_is_refused_at_once(argument: str, wrong: dict[str, Any]) -> None:
+    with Fabric() as fabric:
+        host = fabric.host()
+        with pytest.raises(hca.VerbsError) as raised:
+            fabric.faults.gid_change(host, **wrong, at_ns=1000)
+        assert (raised.value.errno, raised.value.argument) == (errno.EINVAL, argument)
+        assert not fabric.step()
+
+
 def test_numbers_may_be_numpy_s() -> None:
     numpy = pytest.importorskip("numpy")
     with Fabric() as fabric:

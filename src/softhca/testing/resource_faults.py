@@ -16,11 +16,11 @@ from softhca.verbs.cq import CQ
 from softhca.verbs.device import Device
 from softhca.verbs.enums import QPAttrMask, QPState
 from softhca.verbs.errors import VerbsError, errno_name
+from softhca.verbs.gid import GID, GIDLike
 from softhca.verbs.qp import QP
 
 if TYPE_CHECKING:
     from softhca.testing.fabric import Fabric
-    from softhca.verbs.gid import GIDLike
 
 # Verbs by the names that programs know, and what the adapter calls them: each may have several
 # entrances.
@@ -219,6 +219,8 @@ class ResourceFaults:
         host = struck if isinstance(struck, Device) else struck.device
         number = fabric.host_number(host) + 1
         struck._demand_ours()
+        if at_ns is not None:
+            unsigned("at_ns", at_ns, 63)
         native = fabric._native
 
         def noted() -> None:
@@ -267,8 +269,14 @@ class ResourceFaults:
             gid: The new GID or address; None for none.
             index: Of the entry.
             at_ns: When.
+
+        Raises:
+            VerbsError: EINVAL, if `index` is of an entry that was never in use.
         """
-        self._at(host, at_ns, "GID change", lambda: set_gid(host, gid, index))
+        self._fabric.host_number(host)
+        address = None if gid is None else GID(gid)
+        entry = unsigned("index", index, 32, most=len(host.adapter.gids) - 1)
+        self._at(host, at_ns, "GID change", lambda: set_gid(host, address, entry))
 
     def device_fatal(self, host: Device, *, at_ns: int | None = None) -> None:
         """Makes a host's device fail for good."""
