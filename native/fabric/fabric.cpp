@@ -121,7 +121,7 @@ Fabric::Stop Fabric::run(std::uint64_t until_ns, bool notices, std::uint64_t eve
       continue;
     }
     if (heap_.front().at_ns > until_ns) {
-      clock_->now_ns = until_ns;
+      clock_->now_ns = std::max(now_ns(), until_ns);
       return Stop::TIME;
     }
     std::pop_heap(heap_.begin(), heap_.end(), Later{});

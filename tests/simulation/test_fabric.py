@@ -158,6 +158,15 @@ def test_asynchronous_events_are_waited_for() -> None:
         assert a.next().status is hca.WcStatus.REM_ACCESS_ERR
 
 
+def test_a_step_does_not_go_back_in_time() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.run_for(1e-3)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        assert not fabric.step(until_ns=10)
+        assert fabric.now_ns == 1_000_000
+
+
 def test_calls_at_a_time() -> None:
     with Fabric() as fabric:
         fabric.hosts(2)
