@@ -150,11 +150,11 @@ bool Fabric::judge(std::uint32_t lane, std::uint32_t flight) {
     flights_[flight].datagram = datagram;
   }
   note_strikes(flights_[flight].id);
-  for (const std::uint64_t delay_ns : verdict_.copies)
-    transmit(lane, copy_flight(flight), delay_ns);
   if (verdict_.marked) {
     flights_[flight].route.traffic_class |= kCongestionExperienced;
   }
+  for (const std::uint64_t delay_ns : verdict_.copies)
+    transmit(lane, copy_flight(flight), delay_ns);
   if (verdict_.cnp) send_cnp(flights_[flight]);
   for (const ScriptedDatagram& one : verdict_.scripted) {
     if (one.bytes.size() > kMaxDatagramBytes) continue;

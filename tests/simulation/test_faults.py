@@ -11,7 +11,7 @@ import softhca as hca
 from softhca.testing import Fabric, FabricError, FaultPacket, Pair
 from softhca.testing.record import What
 
-from .ends import End, pair
+from .ends import End, connected, pair
 
 
 def writes(a: End, b: End, count: int = 8, size: int = 1000) -> None:
@@ -185,6 +185,16 @@ def test_damage_with_a_mended_icrc_arrives() -> None:
         a.qp.post_send(hca.Write(a.mr[:100], remote=b.mr.remote(), signaled=True))
         assert a.next().ok
         assert sum(bin(byte).count("1") for byte in b.buffer[:100]) == 1
+
+
+def test_copies_of_a_marked_packet_are_marked() -> None:
+    with Fabric() as fabric:
+        a, b = connected(fabric, *fabric.hosts(2, dcqcn=hca.Dcqcn(gbps=25)))
+        fabric.faults.mark(opcode="RC_RDMA_WRITE_ONLY")
+        fabric.faults.duplicate(2, opcode="RC_RDMA_WRITE_ONLY")
+        writes(a, b, 1)
+        fabric.settle()
+        assert b.device.counters.np_ecn_marked_roce_packets == 3
 
 
 def test_a_script_replaces_packets() -> None:
