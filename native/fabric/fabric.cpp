@@ -117,7 +117,7 @@ Fabric::Stop Fabric::run(std::uint64_t until_ns, bool notices, std::uint64_t eve
     if (heap_.empty() || (flying_ == held_.size() && !held_.empty())) {
       const Held first = held_.front();
       held_.erase(held_.begin());
-      transmit(first.lane, first.flight, 0);
+      transmit(first.lane, first.flight, first.delay_ns);
       continue;
     }
     if (heap_.front().at_ns > until_ns) {

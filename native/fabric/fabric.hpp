@@ -132,6 +132,7 @@ class Fabric {
     std::uint32_t flight;
     std::uint32_t overtakers;
     std::uint32_t lane;
+    std::uint64_t delay_ns;  // Once it goes on.
   };
 
   void push(std::uint64_t at_ns, What what, std::uint32_t node, std::uint64_t number);

@@ -96,7 +96,7 @@ std::uint64_t Fabric::cross(std::uint32_t lane, std::uint32_t flight) {
     if (!judge(lane, flight)) return topology_.lanes[lane].free_at_ns;
     const std::uint64_t delay_ns = verdict_.delay_ns;
     if (verdict_.overtakers != 0) {
-      held_.push_back({flight, verdict_.overtakers, lane});
+      held_.push_back({flight, verdict_.overtakers, lane, delay_ns});
       return topology_.lanes[lane].free_at_ns;
     }
     transmit(lane, flight, delay_ns);
@@ -114,9 +114,9 @@ void Fabric::pass_held(std::uint32_t lane) {
       ++i;
       continue;
     }
-    const std::uint32_t flight = held_[i].flight;
+    const Held passed = held_[i];
     held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
-    transmit(lane, flight, 0);
+    transmit(lane, passed.flight, passed.delay_ns);
   }
 }
 

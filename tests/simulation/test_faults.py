@@ -197,6 +197,18 @@ def test_copies_of_a_marked_packet_are_marked() -> None:
         assert b.device.counters.np_ecn_marked_roce_packets == 3
 
 
+def test_what_is_overtaken_may_be_late_besides() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        late = {"opcode": "RC_RDMA_WRITE_ONLY", "nth": 1}
+        fabric.faults.delay(1_000_000, **late)
+        fabric.faults.reorder(by=1, **late)
+        writes(a, b, 2)
+        fabric.settle()
+        times = {r.packet: r.at_ns for r in fabric.trace if r.what is What.DELIVERED}
+        assert times[2] < 1_000_000 < times[1] < 1_010_000
+
+
 def test_a_script_replaces_packets() -> None:
     with Fabric() as fabric:
         a, b = pair(fabric)
