@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric, FabricError, FaultPacket, Pair
+from softhca.testing import DeadlockError, Fabric, FabricError, FaultPacket, Pair
 from softhca.testing.record import What
 
 from .ends import End, connected, pair
@@ -378,6 +378,32 @@ def test_more_that_can_match_nothing() -> None:
             fabric.faults.nak("rude")
         with pytest.raises(TypeError, match="'nht' is no condition"):
             fabric.faults.drop(nht=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("word", ["drop", "script", "nak"])
+def test_a_packet_goes_on_though_a_function_raises(word: str) -> None:
+    def fails(packet: FaultPacket) -> Any:
+        raise RuntimeError(packet.opcode)
+
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        match: dict[str, Any] = {"opcode": "RC_RDMA_WRITE_ONLY", "until_ns": 2000}
+        if word == "script":
+            fabric.faults.script(fails, **match)
+        elif word == "nak":
+            fabric.faults.nak("remote_access", where=fails, **match)
+        else:
+            fabric.faults.drop(where=fails, **match)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        with pytest.raises(RuntimeError, match="RC_RDMA_WRITE_ONLY"):
+            a.next()
+        assert a.next().ok
+        fabric.settle()
+        assert a.device.counters["retransmitted_pkts"] == 0
+        # Nothing is on its way for ever, which polls would wait for.
+        with pytest.raises(DeadlockError):
+            while not a.cq.poll():
+                pass
 
 
 def test_a_predicate_must_not_let_time_pass() -> None:

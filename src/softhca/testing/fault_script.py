@@ -441,7 +441,11 @@ def _datagrams(told: Any) -> list[tuple[bytes, int]]:
 
 
 class FabricFaults(PacketFaults, ResourceFaults):
-    """Faults of a fabric: of packets, of what answers them, and of the hosts."""
+    """Faults of a fabric: of packets, of what answers them, and of the hosts.
+
+    What a predicate or script raises comes out of the wait that let time pass; it leaves the packet
+    as it is.
+    """
 
     def __init__(self, fabric: Fabric) -> None:
         super().__init__(fabric, fabric.seed)
