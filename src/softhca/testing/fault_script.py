@@ -127,6 +127,8 @@ class PacketFaults:
         # Some fault lets through what no network would: what comes of it is not the transport's
         # fault.
         self.forges: bool = False
+        # Some fault damages packets, which whoever looks at the ICRC notices.
+        self.damages: bool = False
         self.allowed: frozenset[tuple[str, int]] | None = None
 
     def _now_ns(self) -> int:
@@ -279,6 +281,7 @@ class PacketFaults:
             FaultAction.CORRUPT, match, f"corrupt {part}", part=_PARTS[part], mend_icrc=mend_icrc
         )
         self.forges |= mend_icrc
+        self.damages = True
         return fault
 
     def truncate(self, to_bytes: int, **match: Unpack[Match]) -> Fault:
@@ -288,9 +291,11 @@ class PacketFaults:
             to_bytes: How many bytes are left, counted from the BTH.
             match: Which packets.
         """
-        return self._add(
+        fault = self._add(
             FaultAction.TRUNCATE, match, "truncate", count=unsigned("to_bytes", to_bytes, 16)
         )
+        self.damages = True
+        return fault
 
     def mark(self, **match: Unpack[Match]) -> Fault:
         """Marks packets with congestion experienced."""

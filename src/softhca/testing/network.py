@@ -16,8 +16,10 @@ from softhca.testing.simulation import simulated_hca
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.congestion import Dcqcn
 from softhca.verbs.device import Device
+from softhca.verbs.enums import IcrcLevel
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GID, GIDLike
+from softhca.verbs.opening import icrc_level
 
 E = TypeVar("E")
 
@@ -85,6 +87,7 @@ class Network(ABC):
         self.links: list[Link] = []
         self.forsaken: list[str] = []
         self._checked_links = 0
+        self._believes_damage = False  # Some host does not look at the ICRC.
         # Event loops that let its time pass: asyncio's, and tokens of trio's.
         self.loops: set[object] = set()
 
@@ -126,6 +129,7 @@ class Network(ABC):
             raise VerbsError(errno.EADDRINUSE, "gid", address, "is another host's")
         hca = simulated_hca(address, seed=seed, **options)
         self._native.add_host(hca)
+        self._believes_damage |= icrc_level(options.get("icrc", "strict")) is IcrcLevel.OFF
         device = Device(hca, name=name, seed=seed, world=_World(self, number))
         self.devices.append(device)
         fabric = weakref.ref(self)  # The adapter must not keep what keeps it.
