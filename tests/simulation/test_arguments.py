@@ -148,6 +148,9 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
     with Fabric() as fabric:
         with pytest.raises(hca.VerbsError):
             fabric.star(-1)
+        for wrong in ({"gbps": "x"}, {"dcqcn": 5}, {"nope": 1}):
+            with pytest.raises(TypeError):
+                fabric.star(2, **wrong)  # type: ignore[arg-type]
         with pytest.raises(TypeError):
             fabric.at(1, None)  # type: ignore[arg-type]
         assert not fabric.step()
