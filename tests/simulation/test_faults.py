@@ -119,6 +119,16 @@ def test_delay() -> None:
         assert fabric.now_ns >= 5_000_000
 
 
+def test_two_delays_for_ever_are_one() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        for _ in range(2):
+            fabric.faults.delay((1 << 63) - 1)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        fabric.run_for(1)
+        assert a.poll() == []
+
+
 def arrivals(fabric: Fabric) -> list[int]:
     """The packets of requests, by when they were sent, in the order in which they arrived."""
     return [record.packet for record in fabric.trace if record.what is What.DELIVERED]
