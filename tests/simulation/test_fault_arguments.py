@@ -92,6 +92,8 @@ def test_numbers_may_be_numpy_s() -> None:
         faults = fabric.faults
         faults.drop(nth=numpy.int64(2), probability=numpy.float32(0.5), size=numpy.uint16(100))
         faults.drop(nth=numpy.array([1, 3]))
+        faults.corrupt(mend_icrc=numpy.bool_(True))
+        fabric.host(retry_early=numpy.bool_(True))
         assert faults.refuse("reg_mr", nth=numpy.int64(1)).struck == 0
         with pytest.raises(hca.VerbsError, match="probability"):
             faults.drop(probability=numpy.float32("nan"))

@@ -277,10 +277,11 @@ class PacketFaults:
             demand_payload(match["opcode"])
         if part == "icrc" and mend_icrc:
             raise VerbsError(errno.EINVAL, "mend_icrc", True, "undoes damage of the ICRC")
+        mends = bool(mend_icrc)
         fault = self._add(
-            FaultAction.CORRUPT, match, f"corrupt {part}", part=_PARTS[part], mend_icrc=mend_icrc
+            FaultAction.CORRUPT, match, f"corrupt {part}", part=_PARTS[part], mend_icrc=mends
         )
-        self.forges |= mend_icrc
+        self.forges |= mends
         self.damages = True
         return fault
 
