@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace softhca {
 namespace {
@@ -111,17 +112,18 @@ Fabric::Stop Fabric::run(std::uint64_t until_ns, bool notices, std::uint64_t eve
   noticed_ = call_due_ = false;
   told_.clear();
   touch_hosts();
+  raise_again();
   if (noticed_ && notices) return Stop::NOTICE;
   while (!heap_.empty() || !held_.empty()) {
     // Nothing is left that could overtake them.
     if (heap_.empty() || (flying_ == held_.size() && !held_.empty())) {
       const Held first = held_.front();
       held_.erase(held_.begin());
-      transmit(first.lane, first.flight, 0);
+      transmit(first.lane, first.flight, first.delay_ns);
       continue;
     }
     if (heap_.front().at_ns > until_ns) {
-      clock_->now_ns = until_ns;
+      clock_->now_ns = std::max(now_ns(), until_ns);
       return Stop::TIME;
     }
     std::pop_heap(heap_.begin(), heap_.end(), Later{});
@@ -130,6 +132,7 @@ Fabric::Stop Fabric::run(std::uint64_t until_ns, bool notices, std::uint64_t eve
     clock_->now_ns = event.at_ns;
     ++counters_.events;
     dispatch(event);
+    raise_again();
     if (call_due_) return Stop::CALL;
     if (!told_.empty()) return Stop::TOLD;
     if (noticed_ && notices) return Stop::NOTICE;
@@ -137,6 +140,10 @@ Fabric::Stop Fabric::run(std::uint64_t until_ns, bool notices, std::uint64_t eve
   }
   if (until_ns != kNever) clock_->now_ns = std::max(now_ns(), until_ns);
   return Stop::QUIET;
+}
+
+void Fabric::raise_again() {
+  if (raised_) std::rethrow_exception(std::exchange(raised_, nullptr));
 }
 
 void Fabric::dispatch(const Event& event) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -132,6 +133,7 @@ class Fabric {
     std::uint32_t flight;
     std::uint32_t overtakers;
     std::uint32_t lane;
+    std::uint64_t delay_ns;  // Once it goes on.
   };
 
   void push(std::uint64_t at_ns, What what, std::uint32_t node, std::uint64_t number);
@@ -152,6 +154,9 @@ class Fabric {
   std::uint64_t forward(std::uint32_t node, std::uint32_t flight);
   std::uint64_t cross(std::uint32_t lane, std::uint32_t flight);
   bool judge(std::uint32_t lane, std::uint32_t flight);
+  void ask_faults(const Route& route, ByteSpan& datagram, int link, FaultActions actions,
+                  HostPair hosts);
+  void raise_again();
   HostPair hosts_of(const Flight& packet) const;
   void transmit(std::uint32_t lane, std::uint32_t flight, std::uint64_t delay_ns);
   bool admit(Lane& lane, Flight& packet, std::uint64_t bytes);
@@ -200,6 +205,8 @@ class Fabric {
   bool noticed_ = false;
   std::vector<std::uint32_t> told_;
   bool call_due_ = false;
+  // By a predicate or script: the packet goes on as it was, and then run() tells its caller.
+  std::exception_ptr raised_;
 };
 
 }  // namespace softhca

@@ -96,7 +96,7 @@ std::uint64_t Fabric::cross(std::uint32_t lane, std::uint32_t flight) {
     if (!judge(lane, flight)) return topology_.lanes[lane].free_at_ns;
     const std::uint64_t delay_ns = verdict_.delay_ns;
     if (verdict_.overtakers != 0) {
-      held_.push_back({flight, verdict_.overtakers, lane});
+      held_.push_back({flight, verdict_.overtakers, lane, delay_ns});
       return topology_.lanes[lane].free_at_ns;
     }
     transmit(lane, flight, delay_ns);
@@ -114,9 +114,9 @@ void Fabric::pass_held(std::uint32_t lane) {
       ++i;
       continue;
     }
-    const std::uint32_t flight = held_[i].flight;
+    const Held passed = held_[i];
     held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
-    transmit(lane, flight, 0);
+    transmit(lane, passed.flight, passed.delay_ns);
   }
 }
 
@@ -138,23 +138,32 @@ HostPair Fabric::hosts_of(const Flight& packet) const {
           target == Topology::kNone ? -1 : static_cast<int>(target)};
 }
 
+void Fabric::ask_faults(const Route& route, ByteSpan& datagram, int link, FaultActions actions,
+                        HostPair hosts) {
+  verdict_.clear();
+  try {
+    faults_.judge(route, datagram, now_ns(), link, true, verdict_, actions, hosts);
+  } catch (...) {
+    if (!raised_) raised_ = std::current_exception();
+  }
+}
+
 // False: the packet is gone, or scripted ones have taken its place.
 bool Fabric::judge(std::uint32_t lane, std::uint32_t flight) {
-  verdict_.clear();
   {
     // By value: a predicate may send, and move the packets around.
     const Route route = flights_[flight].route;
     ByteSpan datagram = flights_[flight].datagram;
-    faults_.judge(route, datagram, now_ns(), static_cast<int>(topology_.lanes[lane].link), true,
-                  verdict_, ~kInPlace, hosts_of(flights_[flight]));
+    ask_faults(route, datagram, static_cast<int>(topology_.lanes[lane].link), ~kInPlace,
+               hosts_of(flights_[flight]));
     flights_[flight].datagram = datagram;
   }
   note_strikes(flights_[flight].id);
-  for (const std::uint64_t delay_ns : verdict_.copies)
-    transmit(lane, copy_flight(flight), delay_ns);
   if (verdict_.marked) {
     flights_[flight].route.traffic_class |= kCongestionExperienced;
   }
+  for (const std::uint64_t delay_ns : verdict_.copies)
+    transmit(lane, copy_flight(flight), delay_ns);
   if (verdict_.cnp) send_cnp(flights_[flight]);
   for (const ScriptedDatagram& one : verdict_.scripted) {
     if (one.bytes.size() > kMaxDatagramBytes) continue;
@@ -294,9 +303,8 @@ bool Fabric::answered(std::uint32_t number, std::uint32_t flight) {
       !can_be_refused(request.datagram, addressee)) {
     return false;
   }
-  verdict_.clear();
   ByteSpan datagram = request.datagram;
-  faults_.judge(request.route, datagram, now_ns(), -1, true, verdict_, kInPlace, hosts_of(request));
+  ask_faults(request.route, datagram, -1, kInPlace, hosts_of(request));
   note_strikes(request.id);
   if (verdict_.answer < 0) return false;
   const PacketInPlace nak = refusal_of(request.route, request.datagram,

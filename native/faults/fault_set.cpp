@@ -12,6 +12,9 @@ namespace {
 
 // Strikes whose numbers are kept.
 constexpr std::size_t kMostStrikes = 100'000;
+// Of one rule, and of several together: two of them do not wrap, nor does a time that one is added
+// to.
+constexpr std::uint64_t kMostDelayNs = (std::uint64_t{1} << 63) - 1;
 
 // 53 random bits: every double of [0, 1) that the comparison can tell apart, on any machine.
 bool happens(Random& random, double probability) {
@@ -126,7 +129,7 @@ bool FaultSet::apply(Entry& entry, const PacketSight& packet, ByteSpan& datagram
       for (std::uint32_t i = 0; i < rule.count; ++i) verdict.copies.push_back(delay());
       break;
     case FaultAction::DELAY:
-      verdict.delay_ns += delay();
+      verdict.delay_ns = std::min(verdict.delay_ns + delay(), kMostDelayNs);
       break;
     case FaultAction::REORDER:
       verdict.overtakers = 1 + static_cast<std::uint32_t>(entry.random.below(rule.count));

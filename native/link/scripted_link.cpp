@@ -30,9 +30,7 @@ class Judgement {
 
 void ScriptedLink::pass(Direction& to, Owned owned, std::uint64_t delay_ns) {
   if (delay_ns != 0) {
-    owned.due_ns = now_ns_ + delay_ns;
-    const auto at = std::ranges::upper_bound(to.delayed, owned.due_ns, {}, &Owned::due_ns);
-    to.delayed.insert(at, std::move(owned));
+    delay(to, std::move(owned), delay_ns);
     return;
   }
   to.ready.push_back(std::move(owned));
@@ -41,8 +39,22 @@ void ScriptedLink::pass(Direction& to, Owned owned, std::uint64_t delay_ns) {
       ++i;
       continue;
     }
-    to.ready.push_back(std::move(to.held[i]));
+    go_on(to, std::move(to.held[i]));
     to.held.erase(to.held.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+void ScriptedLink::delay(Direction& to, Owned owned, std::uint64_t delay_ns) {
+  owned.due_ns = now_ns_ + delay_ns;
+  const auto at = std::ranges::upper_bound(to.delayed, owned.due_ns, {}, &Owned::due_ns);
+  to.delayed.insert(at, std::move(owned));
+}
+
+void ScriptedLink::go_on(Direction& to, Owned held) {
+  if (const std::uint64_t delay_ns = held.delay_ns; delay_ns != 0) {
+    delay(to, std::move(held), delay_ns);
+  } else {
+    to.ready.push_back(std::move(held));
   }
 }
 
@@ -64,6 +76,7 @@ void ScriptedLink::put(Direction& to, const Datagram& datagram, bool sending) {
   if (verdict_.dropped) return;
   if (verdict_.overtakers != 0) {
     owned.overtakers = verdict_.overtakers;
+    owned.delay_ns = verdict_.delay_ns;
     to.held.push_back(std::move(owned));
     return;
   }
@@ -173,7 +186,7 @@ std::uint64_t ScriptedLink::pass_time(std::uint64_t now_ns) {
 void ScriptedLink::release() {
   inner_->release();
   for (Direction* direction : {&sending_, &receiving_}) {
-    for (Owned& owned : direction->held) direction->ready.push_back(std::move(owned));
+    for (Owned& owned : direction->held) go_on(*direction, std::move(owned));
     direction->held.clear();
   }
   drain();

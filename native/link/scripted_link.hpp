@@ -65,6 +65,7 @@ class ScriptedLink final : public Link {
     std::vector<std::uint8_t> bytes;
     std::uint64_t due_ns = 0;
     std::uint32_t overtakers = 0;
+    std::uint64_t delay_ns = 0;  // Once others have overtaken it.
   };
   struct Direction {
     std::deque<Owned> ready;
@@ -74,6 +75,8 @@ class ScriptedLink final : public Link {
 
   void put(Direction& to, const Datagram& datagram, bool sending);
   void pass(Direction& to, Owned owned, std::uint64_t delay_ns);
+  void delay(Direction& to, Owned owned, std::uint64_t delay_ns);
+  void go_on(Direction& to, Owned held);
   void let_go(Direction& of);
   void drain();
   bool judges_arrivals();

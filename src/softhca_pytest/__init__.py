@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import itertools
 import re
 import unittest
 import zlib
@@ -283,10 +284,10 @@ def pytest_runtest_makereport(
 
 
 def _story(item: pytest.Item, fabric: Fabric) -> str:
-    name = re.sub(r"\W+", "-", item.nodeid).strip("-")[-100:]
     factory = item.config._tmp_path_factory  # type: ignore[attr-defined]
     folder: Path = factory.getbasetemp() / "rdma"
     folder.mkdir(exist_ok=True)
+    name = _file_name(folder, item)
     files = []
     for suffix in ("trace", "pcapng", "html"):
         files.append(folder / f"{name}.{suffix}")
@@ -305,6 +306,13 @@ def _story(item: pytest.Item, fabric: Fabric) -> str:
             *shown,
         ]
     )
+
+
+def _file_name(folder: Path, item: pytest.Item) -> str:
+    """What its files are called: tests whose names differ by a sign have files of their own."""
+    name = re.sub(r"\W+", "-", item.nodeid).strip("-")[-100:]
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(one for one in names if not (folder / f"{one}.trace").exists())
 
 
 def _without_seed(item: pytest.Item) -> str:

@@ -122,6 +122,13 @@ WRONG: dict[str, tuple[Callable[[Fabric], object], type[Exception], str]] = {
     "objects of no fabric": (lambda _: open_objects(None), TypeError, "fabric"),  # type: ignore[arg-type]
     "an option of no host": (lambda fabric: fabric.host(nope=1), TypeError, "'nope' is no option"),
     "an option of no link": (lambda fabric: star(fabric, nope=1), TypeError, "'nope' is no option"),
+    "a host by its name": (lambda fabric: fabric.trace.writes_to("h1", 0), TypeError, "host"),  # type: ignore[arg-type]
+    "writes to no host": (lambda fabric: fabric.trace.writes_to(0, 0), hca.VerbsError, "host"),
+    "writes below memory": (
+        lambda fabric: fabric.host() and fabric.trace.writes_to(0, -1),
+        hca.VerbsError,
+        "address",
+    ),
     "fewer than no lines": (lambda fabric: fabric.trace.text(-1), hca.VerbsError, "limit"),
     "fewer than no arrows": (lambda fabric: fabric.trace.svg(-1), hca.VerbsError, "limit"),
 }
@@ -141,6 +148,9 @@ def test_what_is_refused_leaves_nothing_behind() -> None:
     with Fabric() as fabric:
         with pytest.raises(hca.VerbsError):
             fabric.star(-1)
+        for wrong in ({"gbps": "x"}, {"dcqcn": 5}, {"nope": 1}):
+            with pytest.raises(TypeError):
+                fabric.star(2, **wrong)  # type: ignore[arg-type]
         with pytest.raises(TypeError):
             fabric.at(1, None)  # type: ignore[arg-type]
         assert not fabric.step()

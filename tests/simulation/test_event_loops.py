@@ -195,6 +195,23 @@ def test_trio_that_waits_for_ever() -> None:
             fabric.run_trio(a.cq.next)
 
 
+def test_trio_hears_what_is_raised_while_time_passes() -> None:
+    """Such as a failed assertion in a call that is due: trio blames itself for what clocks do."""
+    trio = pytest.importorskip("trio")
+
+    def fails() -> None:
+        raise AssertionError("as it should")
+
+    with Fabric() as fabric:
+        fabric.host()
+        fabric.after(1, fails)
+        with pytest.raises(AssertionError, match="as it should"):
+            fabric.run_trio(trio.sleep, 2)
+        assert not fabric.loops
+        fabric.run_trio(trio.sleep, 2)
+        assert fabric.now_ns == 3_000_000_000
+
+
 def test_cancelled_work_in_virtual_time() -> None:
     with Fabric() as fabric:
         a, b = pair(fabric)

@@ -7,7 +7,16 @@ import errno
 import pytest
 
 import softhca as hca
-from softhca.testing import DeadlockError, Fabric, FabricError, LinkFaults, Pair, What, Wire
+from softhca.testing import (
+    DeadlockError,
+    Fabric,
+    FabricError,
+    LinkFaults,
+    Pair,
+    What,
+    Wire,
+    open_objects,
+)
 
 from .ends import End, connected, pair
 
@@ -158,6 +167,15 @@ def test_asynchronous_events_are_waited_for() -> None:
         assert a.next().status is hca.WcStatus.REM_ACCESS_ERR
 
 
+def test_a_step_does_not_go_back_in_time() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fabric.run_for(1e-3)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        assert not fabric.step(until_ns=10)
+        assert fabric.now_ns == 1_000_000
+
+
 def test_calls_at_a_time() -> None:
     with Fabric() as fabric:
         fabric.hosts(2)
@@ -230,6 +248,14 @@ def test_a_pair_that_is_refused_leaves_no_hosts() -> None:
             Pair(fabric, -1)
         assert (raised.value.errno, raised.value.argument) == (errno.EINVAL, "buffer_bytes")
         assert not fabric.devices
+
+
+def test_a_pair_that_could_not_be_made_owns_nothing() -> None:
+    with Fabric() as fabric:
+        fabric.close()
+        with pytest.raises(hca.VerbsError, match="is closed"):
+            Pair(fabric)
+        assert open_objects(fabric) == []
 
 
 def test_what_a_test_prints_says_what_it_is() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric, FabricFaults
+from softhca.testing import Fabric, FabricFaults, Fault
 
 from .ends import pair
 
@@ -51,6 +51,40 @@ def test_words_of_another_type_are_refused_by_name(match: dict[str, Any]) -> Non
         fabric.faults.drop(**match)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda faults, opcodes: faults.drop(opcode=opcodes),
+        lambda faults, opcodes: faults.corrupt("payload", opcode=opcodes),
+        lambda faults, opcodes: faults.rnr(opcode=opcodes),
+        lambda faults, opcodes: faults.nak("sequence", opcode=opcodes),
+    ],
+)
+def test_opcodes_may_be_told_one_by_one(
+    asked: Callable[[FabricFaults, Iterator[str]], Fault],
+) -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        fault = asked(fabric.faults, iter(["RC_SEND_FIRST", "RC_SEND_ONLY"]))
+        b.qp.post_recv(hca.Recv(b.mr[:5]))
+        a.qp.post_send(hca.Send(a.mr[:5], signaled=True))
+        fabric.run_for(1e-5)
+        assert fault.struck
+
+
+@pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [("gid", {"gid": "nonsense"}), ("index", {"gid": "10.7.7.7", "index": 99})],
+)
+def test_a_gid_that_cannot_be_is_refused_at_once(argument: str, wrong: dict[str, Any]) -> None:
+    with Fabric() as fabric:
+        host = fabric.host()
+        with pytest.raises(hca.VerbsError) as raised:
+            fabric.faults.gid_change(host, **wrong, at_ns=1000)
+        assert (raised.value.errno, raised.value.argument) == (errno.EINVAL, argument)
+        assert not fabric.step()
+
+
 def test_numbers_may_be_numpy_s() -> None:
     numpy = pytest.importorskip("numpy")
     with Fabric() as fabric:
@@ -58,6 +92,8 @@ def test_numbers_may_be_numpy_s() -> None:
         faults = fabric.faults
         faults.drop(nth=numpy.int64(2), probability=numpy.float32(0.5), size=numpy.uint16(100))
         faults.drop(nth=numpy.array([1, 3]))
+        faults.corrupt(mend_icrc=numpy.bool_(True))
+        fabric.host(retry_early=numpy.bool_(True))
         assert faults.refuse("reg_mr", nth=numpy.int64(1)).struck == 0
         with pytest.raises(hca.VerbsError, match="probability"):
             faults.drop(probability=numpy.float32("nan"))

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric, FabricError, FaultPacket, Pair
+from softhca.testing import DeadlockError, Fabric, FabricError, FaultPacket, Pair
 from softhca.testing.record import What
 
-from .ends import End, pair
+from .ends import End, connected, pair
 
 
 def writes(a: End, b: End, count: int = 8, size: int = 1000) -> None:
@@ -119,6 +119,16 @@ def test_delay() -> None:
         assert fabric.now_ns >= 5_000_000
 
 
+def test_two_delays_for_ever_are_one() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        for _ in range(2):
+            fabric.faults.delay((1 << 63) - 1)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        fabric.run_for(1)
+        assert a.poll() == []
+
+
 def arrivals(fabric: Fabric) -> list[int]:
     """The packets of requests, by when they were sent, in the order in which they arrived."""
     return [record.packet for record in fabric.trace if record.what is What.DELIVERED]
@@ -185,6 +195,28 @@ def test_damage_with_a_mended_icrc_arrives() -> None:
         a.qp.post_send(hca.Write(a.mr[:100], remote=b.mr.remote(), signaled=True))
         assert a.next().ok
         assert sum(bin(byte).count("1") for byte in b.buffer[:100]) == 1
+
+
+def test_copies_of_a_marked_packet_are_marked() -> None:
+    with Fabric() as fabric:
+        a, b = connected(fabric, *fabric.hosts(2, dcqcn=hca.Dcqcn(gbps=25)))
+        fabric.faults.mark(opcode="RC_RDMA_WRITE_ONLY")
+        fabric.faults.duplicate(2, opcode="RC_RDMA_WRITE_ONLY")
+        writes(a, b, 1)
+        fabric.settle()
+        assert b.device.counters.np_ecn_marked_roce_packets == 3
+
+
+def test_what_is_overtaken_may_be_late_besides() -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        late = {"opcode": "RC_RDMA_WRITE_ONLY", "nth": 1}
+        fabric.faults.delay(1_000_000, **late)
+        fabric.faults.reorder(by=1, **late)
+        writes(a, b, 2)
+        fabric.settle()
+        times = {r.packet: r.at_ns for r in fabric.trace if r.what is What.DELIVERED}
+        assert times[2] < 1_000_000 < times[1] < 1_010_000
 
 
 def test_a_script_replaces_packets() -> None:
@@ -356,6 +388,32 @@ def test_more_that_can_match_nothing() -> None:
             fabric.faults.nak("rude")
         with pytest.raises(TypeError, match="'nht' is no condition"):
             fabric.faults.drop(nht=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("word", ["drop", "script", "nak"])
+def test_a_packet_goes_on_though_a_function_raises(word: str) -> None:
+    def fails(packet: FaultPacket) -> Any:
+        raise RuntimeError(packet.opcode)
+
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        match: dict[str, Any] = {"opcode": "RC_RDMA_WRITE_ONLY", "until_ns": 2000}
+        if word == "script":
+            fabric.faults.script(fails, **match)
+        elif word == "nak":
+            fabric.faults.nak("remote_access", where=fails, **match)
+        else:
+            fabric.faults.drop(where=fails, **match)
+        a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
+        with pytest.raises(RuntimeError, match="RC_RDMA_WRITE_ONLY"):
+            a.next()
+        assert a.next().ok
+        fabric.settle()
+        assert a.device.counters["retransmitted_pkts"] == 0
+        # Nothing is on its way for ever, which polls would wait for.
+        with pytest.raises(DeadlockError):
+            while not a.cq.poll():
+                pass
 
 
 def test_a_predicate_must_not_let_time_pass() -> None:

@@ -11,7 +11,7 @@ import softhca as hca
 from softhca.testing import Fabric, InvariantError, Record, What, check_invariants
 from softhca.testing.invariants import Invariants
 
-from .ends import End, pair
+from .ends import End, connected, pair
 
 Doctor = Callable[[list[Record]], Iterable[Record]]
 
@@ -274,4 +274,15 @@ def test_a_read_is_answered_by_many_packets() -> None:
         a, b = pair(fabric, path_mtu=hca.Mtu.MTU_256)
         a.qp.post_send(hca.Read(a.mr[:60_000], remote=b.mr.remote()[:60_000], signaled=True))
         assert a.next().ok
+        fabric.check()
+
+
+def test_a_host_that_does_not_look_at_the_icrc_takes_damage() -> None:
+    """What comes of it is not the transport's fault."""
+    with Fabric() as fabric:
+        a, b = connected(fabric, *fabric.hosts(2, icrc="off"))
+        fabric.faults.corrupt("payload", opcode="RC_RDMA_WRITE_ONLY")
+        a.qp.post_send(hca.Write(a.mr[:8], remote=b.mr.remote(), signaled=True))
+        assert a.next().ok
+        assert b.buffer[:8] != a.buffer[:8]
         fabric.check()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from softhca.testing import SavedTrace
+
 TESTS = """
 import pytest
 import softhca as hca
@@ -152,6 +154,19 @@ def test_the_command_names_a_test_that_there_is(tmp_path: Path, more: str) -> No
     assert len(again) == 2, printed
     for name, seed in again:
         assert "1 failed" in run(tmp_path, name, seed)
+
+
+def test_tests_that_differ_by_a_sign_have_files_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "test_signs.py").write_text("""
+import pytest
+
+@pytest.mark.parametrize("sign", ["+", "-"])
+def test_it(rdma_fabric, sign):
+    rdma_fabric.host(sign)
+    assert not sign
+""")
+    saved = re.findall(r"saved: (\S+)\.trace", run(tmp_path, "test_signs.py"))
+    assert [SavedTrace(f"{name}.trace").hosts for name in saved] == [["+"], ["-"]]
 
 
 def test_explore_shrinks(tmp_path: Path) -> None:

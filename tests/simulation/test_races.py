@@ -262,3 +262,31 @@ def test_hosts_that_are_added_later_are_watched_too() -> None:
         a.next()
         with pytest.raises(RaceError, match=r"byte 7 of the buffer .* changed before"):
             fabric.check()
+
+
+@pytest.mark.parametrize("kind", ["send", "receive", "shared receive"])
+def test_what_was_posted_before_the_watch_is_told_from_what_came_later(kind: str) -> None:
+    with Fabric() as fabric:
+        a, b = pair(fabric)
+        near: hca.QP = a.qp
+        receives: hca.QP | hca.SRQ = b.qp
+        if kind == "shared receive":
+            receives = fabric.keep(b.pd.create_srq(max_wr=8))
+            near = fabric.keep(a.pd.create_qp(hca.QPType.RC, send_cq=a.cq, recv_cq=a.cq))
+            far = b.pd.create_qp(hca.QPType.RC, send_cq=b.cq, recv_cq=b.cq, srq=receives)
+            near.connect(fabric.keep(far).info())
+            far.connect(near.info())
+
+        def post(part: slice) -> None:
+            receives.post_recv(hca.Recv(b.mr[part]))
+            near.post_send(hca.Send(a.mr[part], signaled=True))
+
+        post(slice(100))
+        watch = fabric.watch_memory()
+        fabric.faults.drop(opcode="RC_SEND_ONLY", nth=2)  # The second stays under way.
+        post(slice(100, 200))
+        assert a.next().ok
+        (a if kind == "send" else b).buffer[150] = 1
+        with pytest.raises(RaceError, match="byte 50 of the buffer"):
+            watch.check()
+        assert a.next().ok

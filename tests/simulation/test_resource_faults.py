@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric
+from softhca.testing import DeadlockError, Fabric
 
 from .ends import End, connected, pair
 
@@ -179,6 +179,15 @@ def test_refusals_that_can_strike_nothing() -> None:
             assert raised.value.errno == errno.EINVAL
 
 
+def test_a_deadlock_is_told_though_queries_are_refused() -> None:
+    with Fabric() as fabric:
+        a, _ = pair(fabric)
+        refusal = fabric.faults.refuse("query_qp", nth=None)
+        with pytest.raises(DeadlockError, match=f"{a.qp!r} RTS"):
+            a.next()
+        assert refusal.calls == 0
+
+
 def test_a_port_that_goes_down_for_a_while() -> None:
     with Fabric() as fabric:
         a, b = pair(fabric, timeout=12)
@@ -209,6 +218,38 @@ def test_a_peer_that_resets() -> None:
         fabric.faults.reset(b.qp, at_ns=10)
         a.qp.post_send(hca.Write(a.mr[:5], remote=b.mr.remote(), signaled=True))
         assert a.next().status is hca.WcStatus.RETRY_EXC_ERR
+
+
+def test_a_peer_resets_though_its_program_may_not_modify() -> None:
+    with Fabric() as fabric:
+        _, b = pair(fabric)
+        refusal = fabric.faults.refuse("modify_qp", nth=None)
+        fabric.faults.reset(b.qp)
+        assert b.qp.state is hca.QPState.RESET
+        assert refusal.calls == 0
+
+
+ENDS: dict[str, Callable[[Fabric, End], object]] = {
+    "port_down": lambda fabric, end: fabric.faults.port_down(end.device, at_ns=1, for_ns=5000),
+    "gid_change": lambda fabric, end: fabric.faults.gid_change(end.device, "10.7.7.7", at_ns=5000),
+    "device_fatal": lambda fabric, end: fabric.faults.device_fatal(end.device, at_ns=5000),
+    "cq_overflow": lambda fabric, end: fabric.faults.cq_overflow(end.cq, at_ns=5000),
+    "reset": lambda fabric, end: fabric.faults.reset(end.qp, at_ns=5000),
+}
+
+
+@pytest.mark.parametrize("word", ENDS)
+def test_what_is_closed_before_its_fault_is_due_is_not_struck(word: str) -> None:
+    with Fabric() as fabric:
+        _, b = pair(fabric)
+        ENDS[word](fabric, b)
+        fabric.run_for(2e-6)
+        with b.device:
+            pass  # Closes all that was made from it, too.
+        fabric.run_for(1e-5)
+        assert not [r for r in fabric.trace if "fault" in r.text and r.at_ns > 2000]
+        with pytest.raises(hca.VerbsError, match="is closed"):
+            ENDS[word](fabric, b)
 
 
 def test_a_gid_that_changes() -> None:

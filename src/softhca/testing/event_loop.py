@@ -135,7 +135,7 @@ class _TrioClock:
     def __init__(self, fabric: VirtualTime) -> None:
         self._fabric = fabric
         self._looked = False  # At the descriptors, since time last passed.
-        self.stuck: DeadlockError | None = None
+        self.raised: BaseException | None = None  # While time passed.
         self.scope: Any = None
 
     def start_clock(self) -> None:
@@ -161,8 +161,8 @@ class _TrioClock:
                     raise DeadlockError(fabric._deadlock(waiting))
             else:
                 fabric._advance(fabric.now_ns + max(1, round(left * 1e9)))
-        except DeadlockError as stuck:
-            self.stuck = stuck
+        except BaseException as error:  # trio takes what a clock raises for a mistake of its own.
+            self.raised = self.raised or error
             self.scope.cancel()
         return 0
 
@@ -187,6 +187,6 @@ def run_trio(fabric: VirtualTime, main: Callable[..., Awaitable[T]], *args: Any)
         return None
 
     result = trio.run(guarded, clock=cast("Any", clock))
-    if clock.stuck is not None:
-        raise clock.stuck
+    if clock.raised is not None:
+        raise clock.raised
     return result  # type: ignore[return-value]

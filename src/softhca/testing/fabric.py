@@ -131,7 +131,8 @@ class Fabric(VirtualTime):
         """
         if self._watch is not None:
             self._watch.check()
-        if self.faults.forges or self.trace.forgotten > self._checked_records:
+        forges = self.faults.forges or (self.faults.damages and self._believes_damage)
+        if forges or self.trace.forgotten > self._checked_records:
             return  # What is gone cannot be judged, nor what follows from it.
         self._invariants.check(self.trace.since(self._checked_records))
         self._checked_records = len(self.trace)

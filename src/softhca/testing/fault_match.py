@@ -98,6 +98,13 @@ def opcodes_of(opcode: Opcodes) -> list[int]:
     return sorted(codes)
 
 
+def with_opcodes(match: Match) -> Match:
+    """The match, whose opcodes can be looked at more than once, whatever they were given as."""
+    if "opcode" not in match or isinstance(match["opcode"], str):
+        return match
+    return {**match, "opcode": list(listed("opcode", match["opcode"], "a name"))}
+
+
 def carries_payload(code: int) -> bool:
     """Whether packets of an opcode have a payload."""
     name = _adapter.opcode_name(code)

@@ -18,7 +18,7 @@ from softhca.testing.fault_demands import (
     demand_two_hosts,
     requests_of,
 )
-from softhca.testing.fault_match import Match, addresses_of, rule_of, span_of
+from softhca.testing.fault_match import Match, addresses_of, rule_of, span_of, with_opcodes
 from softhca.testing.fault_packet import FaultPacket
 from softhca.testing.links import link_number
 from softhca.testing.resource_faults import ResourceFaults
@@ -127,6 +127,8 @@ class PacketFaults:
         # Some fault lets through what no network would: what comes of it is not the transport's
         # fault.
         self.forges: bool = False
+        # Some fault damages packets, which whoever looks at the ICRC notices.
+        self.damages: bool = False
         self.allowed: frozenset[tuple[str, int]] | None = None
 
     def _now_ns(self) -> int:
@@ -270,14 +272,17 @@ class PacketFaults:
         """
         if part not in _PARTS:
             raise VerbsError(errno.EINVAL, "part", part, f"must be one of {', '.join(_PARTS)}")
+        match = with_opcodes(match)
         if part == "payload" and "opcode" in match:
             demand_payload(match["opcode"])
         if part == "icrc" and mend_icrc:
             raise VerbsError(errno.EINVAL, "mend_icrc", True, "undoes damage of the ICRC")
+        mends = bool(mend_icrc)
         fault = self._add(
-            FaultAction.CORRUPT, match, f"corrupt {part}", part=_PARTS[part], mend_icrc=mend_icrc
+            FaultAction.CORRUPT, match, f"corrupt {part}", part=_PARTS[part], mend_icrc=mends
         )
-        self.forges |= mend_icrc
+        self.forges |= mends
+        self.damages = True
         return fault
 
     def truncate(self, to_bytes: int, **match: Unpack[Match]) -> Fault:
@@ -287,9 +292,11 @@ class PacketFaults:
             to_bytes: How many bytes are left, counted from the BTH.
             match: Which packets.
         """
-        return self._add(
+        fault = self._add(
             FaultAction.TRUNCATE, match, "truncate", count=unsigned("to_bytes", to_bytes, 16)
         )
+        self.damages = True
+        return fault
 
     def mark(self, **match: Unpack[Match]) -> Fault:
         """Marks packets with congestion experienced."""
@@ -352,6 +359,7 @@ class PacketFaults:
         """
         code = unsigned("timer_code", timer_code, 5)
         demand_no_link(match)
+        match = with_opcodes(match)
         demand_requests(match)
         if "times" in match:
             raise VerbsError(errno.EINVAL, "times", match["times"], "is called tries here")
@@ -370,6 +378,7 @@ class PacketFaults:
         if kind not in NAKS:
             raise VerbsError(errno.EINVAL, "kind", kind, f"must be one of {', '.join(NAKS)}")
         demand_no_link(match)
+        match = with_opcodes(match)
         demand_requests(match)
         chosen: Match = {"opcode": requests_of(("RC_*", "XRC_*")), **match}
         return self._add_at_arrival(FaultAction.ANSWER, chosen, f"nak {kind}", syndrome=NAKS[kind])
@@ -438,7 +447,11 @@ def _datagrams(told: Any) -> list[tuple[bytes, int]]:
 
 
 class FabricFaults(PacketFaults, ResourceFaults):
-    """Faults of a fabric: of packets, of what answers them, and of the hosts."""
+    """Faults of a fabric: of packets, of what answers them, and of the hosts.
+
+    What a predicate or script raises comes out of the wait that let time pass; it leaves the packet
+    as it is.
+    """
 
     def __init__(self, fabric: Fabric) -> None:
         super().__init__(fabric, fabric.seed)

@@ -62,6 +62,7 @@ def _text_lines(
             shown += 1
             yield _packet_line(hosts, r, fates.get(r.packet), targets)
         elif r.what is What.FAULT or (r.what is What.DELIVERED and r.text):
+            shown += 1
             yield f"{r.at_ns:>12}  {' ' * _COLUMN * (r.host or 0)}! {record_text(r)}"
         elif r.what in _TOLD:
             shown += 1

@@ -14,10 +14,12 @@ from softhca.testing.errors import FabricError
 from softhca.testing.links import Link, Switch, shape_of
 from softhca.testing.simulation import simulated_hca
 from softhca.verbs.checks import instance, unsigned
-from softhca.verbs.congestion import Dcqcn
+from softhca.verbs.congestion import Dcqcn, congestion_settings
 from softhca.verbs.device import Device
+from softhca.verbs.enums import IcrcLevel
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.gid import GID, GIDLike
+from softhca.verbs.opening import icrc_level
 
 E = TypeVar("E")
 
@@ -85,6 +87,7 @@ class Network(ABC):
         self.links: list[Link] = []
         self.forsaken: list[str] = []
         self._checked_links = 0
+        self._believes_damage = False  # Some host does not look at the ICRC.
         # Event loops that let its time pass: asyncio's, and tokens of trio's.
         self.loops: set[object] = set()
 
@@ -126,6 +129,7 @@ class Network(ABC):
             raise VerbsError(errno.EADDRINUSE, "gid", address, "is another host's")
         hca = simulated_hca(address, seed=seed, **options)
         self._native.add_host(hca)
+        self._believes_damage |= icrc_level(options.get("icrc", "strict")) is IcrcLevel.OFF
         device = Device(hca, name=name, seed=seed, world=_World(self, number))
         self.devices.append(device)
         fabric = weakref.ref(self)  # The adapter must not keep what keeps it.
@@ -201,12 +205,15 @@ class Network(ABC):
         """
         if a is b:
             raise VerbsError(errno.EINVAL, "b", b, "is the same as a")
-        _demand_known("a link", shape, shape_of.__kwdefaults__)
-        values = shape_of(**{**self._defaults, **shape})
+        values = self._shape(shape)
         number = self._native.connect(self._node("a", a), self._node("b", b), values)
         made = Link(self._native, number, a, b, values)
         self.links.append(made)
         return made
+
+    def _shape(self, given: dict[str, Any]) -> _adapter.LinkShape:
+        _demand_known("a link", given, shape_of.__kwdefaults__)
+        return shape_of(**{**self._defaults, **given})
 
     def star(self, count: int, *, dcqcn: Dcqcn | None = None, **shape: Any) -> list[Device]:
         """Adds hosts around a new switch, and returns their devices.
@@ -217,6 +224,9 @@ class Network(ABC):
             shape: Of the links; see `link`.
         """
         count = unsigned("count", count, 24)
+        # Before there is a switch, to which nothing would lead.
+        self._shape(shape)
+        congestion_settings(dcqcn)
         middle = self.switch()
         devices = self.hosts(count, dcqcn=dcqcn)
         for device in devices:

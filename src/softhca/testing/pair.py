@@ -109,12 +109,12 @@ class Pair:
         """
         self.fabric: Fabric = instance("fabric", fabric, Fabric)
         unsigned("buffer_bytes", buffer_bytes, 48)
-        fabric.keep(self)
         self.a: End
         self.b: End
         self.a, self.b = (
             End(device, buffer_bytes) for device in fabric.hosts(2, retry_early=retry_early)
         )
+        fabric.keep(self)
         self.a.qp.connect(self.b.qp.info(), **attributes)
         self.b.qp.connect(self.a.qp.info(), **attributes)
 

@@ -36,6 +36,7 @@ from softhca.verbs.device import Device
 from softhca.verbs.enums import QPState, QPType, SendFlags, WrOpcode
 from softhca.verbs.errors import VerbsError
 from softhca.verbs.mr import MR, Sge
+from softhca.verbs.wr import Recv
 from softhca.verbs.wr_memory import BindMw
 
 if TYPE_CHECKING:
@@ -68,12 +69,15 @@ class MemoryWatch:
         self._receives: dict[Place, deque[Posted]] = {}
         self._shared = SharedReceives()
         self._regions: list[Regions] = []
-        self._seen = len(fabric.trace)
+        self._seen = 0
+        self._begin = len(fabric.trace)
         self._writes = Writes()
         self._open_wrs: dict[Place, deque[tuple[int, bool, int]]] = {}
         self._numbers = 0
         for device in fabric.devices:
             self.add(device)
+        self._follow()
+        self.races.clear()  # What happened before is nobody's business.
 
     def __repr__(self) -> str:
         return f"<MemoryWatch of {len(self._regions)} hosts: {len(self.races)} races>"
@@ -320,6 +324,8 @@ class MemoryWatch:
             self._seen = fabric.trace.forgotten
             self._writes.lose_sight()
         for record in fabric.trace.since(self._seen):
+            if record.what is What.POST and self._seen < self._begin:
+                self._posted_before(record)
             self._seen += 1
             where = (record.host or 0, record.qpn)
             if record.what is What.POST and not record.b & RECEIVE:
@@ -347,6 +353,18 @@ class MemoryWatch:
                 self._writes.forget(where)
                 for queues in (self._sends, self._receives, self._open_wrs):
                     queues.pop(where, None)
+
+    def _posted_before(self, record: Record) -> None:
+        """Nobody knows its buffers, but that its completion is not that of what came later."""
+        where = (record.host or 0, record.qpn)
+        if not record.b & RECEIVE:
+            self._sends.setdefault(where, deque()).append(Posted(None, record.at_ns))
+            return
+        posted = Posted(Recv(wr_id=record.a), record.at_ns)
+        if record.b & SHARED:
+            self._shared.add(where, posted)
+        else:
+            self._receives.setdefault(where, deque()).append(posted)
 
     def _landed(self, record: Record) -> None:
         """What an adapter writes is no race by itself: buffers hold it from now on."""

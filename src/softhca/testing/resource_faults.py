@@ -6,18 +6,21 @@ import errno
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from softhca import _adapter
+from softhca.completion.cqe import tell_forgotten
 from softhca.testing.fault_match import numbers_of
 from softhca.testing.trouble import fail_device, set_gid, set_port
+from softhca.verbs.attributes import QPAttr
 from softhca.verbs.checks import instance, unsigned
 from softhca.verbs.cq import CQ
-from softhca.verbs.enums import QPState
+from softhca.verbs.device import Device
+from softhca.verbs.enums import QPAttrMask, QPState
 from softhca.verbs.errors import VerbsError, errno_name
+from softhca.verbs.gid import GID, GIDLike
 from softhca.verbs.qp import QP
 
 if TYPE_CHECKING:
     from softhca.testing.fabric import Fabric
-    from softhca.verbs.device import Device
-    from softhca.verbs.gid import GIDLike
 
 # Verbs by the names that programs know, and what the adapter calls them: each may have several
 # entrances.
@@ -78,6 +81,12 @@ def _first_wr(native: str, arguments: tuple[Any, ...]) -> Any:
         return 0
     wrs = arguments[1]
     return next(iter(wrs), None) if isinstance(wrs, list | tuple) else wrs
+
+
+def _take_to(qp: QP, state: QPState) -> None:
+    """Not by the object's own method: a fault may refuse the verb, or count its calls."""
+    native = QPAttr(qp_state=state).to_native(QPAttrMask.STATE)
+    tell_forgotten(_adapter.Hca.modify_qp(qp.device.adapter, qp.qpn, native, int(QPAttrMask.STATE)))
 
 
 class Refusal:
@@ -155,7 +164,10 @@ class Refusal:
 
 
 class ResourceFaults:
-    """Faults of hosts, for `fabric.faults`. Times are virtual; None is now."""
+    """Faults of hosts, for `fabric.faults`.
+
+    Times are virtual; None is now. What is closed by the time at which it was to be struck is not.
+    """
 
     _fabric: Fabric
 
@@ -196,19 +208,34 @@ class ResourceFaults:
             refusal.install(fabric, device)
         return refusal
 
-    def _at(self, host: Device, at_ns: int | None, what: str, strike: Callable[[], object]) -> None:
+    def _at(
+        self,
+        struck: Device | QP | CQ,
+        at_ns: int | None,
+        what: str,
+        strike: Callable[[], object],
+    ) -> None:
         fabric = self._fabric
+        host = struck if isinstance(struck, Device) else struck.device
         number = fabric.host_number(host) + 1
+        struck._demand_ours()
+        if at_ns is not None:
+            unsigned("at_ns", at_ns, 63)
         native = fabric._native
 
         def noted() -> None:
             native.note(number, f"fault: {what}")
             strike()
 
+        def later() -> None:
+            # Its program may have closed it by then, and somebody else waits meanwhile.
+            if not struck.closed:
+                noted()
+
         if at_ns is None:
             noted()
         else:
-            fabric.at(at_ns, noted)
+            fabric.at(at_ns, later)
 
     def port_down(
         self, host: Device, *, at_ns: int | None = None, for_ns: int | None = None
@@ -226,7 +253,7 @@ class ResourceFaults:
         What waits in it can still be polled; what comes later is lost.
         """
         hca = instance("cq", cq, CQ).device.adapter
-        self._at(cq.device, at_ns, f"{cq!r} overflows", lambda: hca.overflow_cq(cq.handle))
+        self._at(cq, at_ns, f"{cq!r} overflows", lambda: hca.overflow_cq(cq.handle))
 
     def gid_change(
         self, host: Device, gid: GIDLike | None, index: int = 0, *, at_ns: int | None = None
@@ -242,8 +269,14 @@ class ResourceFaults:
             gid: The new GID or address; None for none.
             index: Of the entry.
             at_ns: When.
+
+        Raises:
+            VerbsError: EINVAL, if `index` is of an entry that was never in use.
         """
-        self._at(host, at_ns, "GID change", lambda: set_gid(host, gid, index))
+        self._fabric.host_number(host)
+        address = None if gid is None else GID(gid)
+        entry = unsigned("index", index, 32, most=len(host.adapter.gids) - 1)
+        self._at(host, at_ns, "GID change", lambda: set_gid(host, address, entry))
 
     def device_fatal(self, host: Device, *, at_ns: int | None = None) -> None:
         """Makes a host's device fail for good."""
@@ -255,8 +288,8 @@ class ResourceFaults:
             raise VerbsError(errno.EINVAL, "to", to, "must be RESET or ERR")
         state = QPState(to)
         self._at(
-            instance("qp", qp, QP).device,
+            instance("qp", qp, QP),
             at_ns,
             f"{qp!r} to {state.name}",
-            lambda: qp.modify(qp_state=state),
+            lambda: _take_to(qp, state),
         )

@@ -92,7 +92,7 @@ def simulated_hca(
         udp_source_ports=[_adapter.own_port(address.raw)],
         icrc_level=icrc_level(icrc),
         pkeys=[0xFFFF],
-        retry_early=retry_early,
+        retry_early=bool(retry_early),
         limits=_checked(limits or {}),
         windows_2a=is_windows_2a(windows),
         congestion=congestion_settings(dcqcn),

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from softhca import _adapter
 from softhca.verbs.device import Device
 
 # Whose frames tell a program's author nothing.
@@ -77,7 +78,8 @@ def describe_hosts(devices: Sequence[Device]) -> list[str]:
             qp = device._qps.get(number)
             if qp is None or qp.closed:
                 continue
-            attr = qp.query()
+            # Not by the object's own attribute: a fault may refuse the verb.
+            attr, _ = _adapter.Hca.query_qp(device.adapter, number)
             lines.append(
                 f"    {qp!r} {attr.qp_state.name}, to {attr.dest_qp_num:#x}, "
                 f"next PSN sent {attr.sq_psn}, expected {attr.rq_psn}"

@@ -46,7 +46,12 @@ class AnyTrace(ABC):
         Returns:
             Pairs of the write and the packet as it was sent, in order; None for a write that no
             packet brought, or one that is not kept any more.
+
+        Raises:
+            VerbsError: EINVAL, for the number of no host, or an address beyond 64 bits.
         """
+        host = unsigned("host", host, 63, most=len(self.hosts) - 1)
+        address = unsigned("address", address, 64)
         return self._writes(host, lambda key, first, end: first <= address < end)
 
     def _writes(
@@ -81,7 +86,11 @@ class AnyTrace(ABC):
         return found
 
     def text(self, limit: int | None = None) -> str:
-        """A ladder of packets between hosts, as text."""
+        """A ladder of packets between hosts, as text.
+
+        Args:
+            limit: Lines at most, besides the names of the hosts and a word about the rest.
+        """
         if limit is not None:
             limit = unsigned("limit", limit, 63)
         return text_ladder(self.hosts, self, limit)
@@ -109,11 +118,11 @@ class AnyTrace(ABC):
         to = Path(path)
         match to.suffix:
             case ".html":
-                to.write_text(self.html())
+                to.write_text(self.html(), encoding="utf-8")
             case ".svg":
-                to.write_text(self.svg())
+                to.write_text(self.svg(), encoding="utf-8")
             case ".txt":
-                to.write_text(self.text())
+                to.write_text(self.text(), encoding="utf-8")
             case ".pcapng":
                 to.write_bytes(self.pcapng())
             case ".trace":

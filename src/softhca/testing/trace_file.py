@@ -17,8 +17,9 @@ from softhca.testing.record_text import packet_text
 _FORMAT = "softhca trace 1"
 _ROUTE = ("udp_source_port", "identification", "traffic_class", "hop_limit", "flow_label")
 _LINKTYPE_RAW = 101  # IP packets without a link layer.
+_MOST_OPTION_BYTES = 0xFFFF
 # What reading a file raises that is another, or damaged.
-_NO_TRACE = (gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError, TypeError, KeyError)
+_NO_TRACE = (gzip.BadGzipFile, zlib.error, EOFError, ValueError, TypeError, KeyError)
 
 
 def save_records(path: Path, hosts: Sequence[str], records: Iterable[Record]) -> None:
@@ -59,7 +60,7 @@ def load_records(path: Path) -> tuple[list[str], list[Record]]:
         with gzip.open(path, "rt") as lines:
             head = json.loads(next(lines, "null"))
             if not isinstance(head, dict) or head.get("format") != _FORMAT:
-                raise ValueError(f"{path}: is no trace of this format")
+                raise ValueError("of another format")
             return list(head["hosts"]), [_record(json.loads(line)) for line in lines]
     except _NO_TRACE as error:
         raise ValueError(f"{path}: is no trace: {error}") from None
@@ -68,6 +69,12 @@ def load_records(path: Path) -> tuple[list[str], list[Record]]:
 def _block(kind: int, body: bytes) -> bytes:
     length = 12 + len(body)
     return struct.pack("<II", kind, length) + body + struct.pack("<I", length)
+
+
+def _comment(text: str) -> bytes:
+    """As an option, cut to what fits into one: a packet may come thousands of times."""
+    cut = text.encode()[:_MOST_OPTION_BYTES].decode(errors="ignore")
+    return _option(1, cut.encode())
 
 
 def _option(code: int, value: bytes) -> bytes:
@@ -97,5 +104,5 @@ def pcapng_of(hosts: Sequence[str], records: Iterable[Record]) -> bytes:
         data = _adapter.encode_ip_udp(r.route, len(r.data), r.data) + r.data
         head = struct.pack("<IIIII", 0, r.at_ns >> 32, r.at_ns & 0xFFFFFFFF, len(data), len(data))
         body = head + data + bytes(-len(data) % 4)
-        out.append(_block(6, body + _option(1, comment.encode()) + bytes(4)))
+        out.append(_block(6, body + _comment(comment) + bytes(4)))
     return b"".join(out)
