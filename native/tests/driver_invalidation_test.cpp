@@ -279,6 +279,25 @@ TEST("invalidation: a mapping is not told of the end of the one before it") {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST("invalidation: notices are asked for while the watch closes") {
+  Fixture f;
+  for (std::size_t round = 0; round < rounds(1000); ++round) {
+    const std::uint64_t at = map_pages(1, zone_of(21));
+    auto watch = f.watch(at, kPage);
+    munmap(pointer(at), kPage);
+    std::atomic<bool> asks{false};
+    std::thread other([&] {
+      for (int ask = 0; ask < 50; ++ask) {
+        CHECK_EQ(watch->raised(), 1u);
+        asks = true;
+      }
+    });
+    while (!asks) std::this_thread::yield();
+    CHECK_EQ(watch->close(), 1u);
+    other.join();
+  }
+}
+
 TEST("invalidation: a thousand regions on one channel") {
   Fixture f;
   constexpr std::size_t kRegions = 1000;
