@@ -249,6 +249,55 @@ TEST("invalidation: threads map, watch, access and unmap") {
   CHECK(raised.load() > 0);
 }
 
+// As soon as an address is free, another thread maps it and watches what it has mapped. The watcher
+// may not have heard by then that something else was there before, and went.
+TEST("invalidation: a mapping is not told of the end of the one before it") {
+  Fixture f;
+  constexpr int kThreads = 3;
+  constexpr int kRounds = 400;
+  const std::uint64_t at = zone_of(20);
+  const auto map = [at] {
+    return mmap(pointer(at), kPage, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED;
+  };
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        while (!map()) std::this_thread::yield();
+        auto watch = f.watch(at, kPage);
+        for (int look = 0; look < 20; ++look) {
+          CHECK_EQ(watch->raised(), 0u);
+          std::this_thread::yield();
+        }
+        CHECK(move_present(watch->range().get(), at, kPage, [] { return true; }));
+        munmap(pointer(at), kPage);
+        CHECK_EQ(watch->close(), 1u);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST("invalidation: notices are asked for while the watch closes") {
+  Fixture f;
+  for (std::size_t round = 0; round < rounds(1000); ++round) {
+    const std::uint64_t at = map_pages(1, zone_of(21));
+    auto watch = f.watch(at, kPage);
+    munmap(pointer(at), kPage);
+    std::atomic<bool> asks{false};
+    std::thread other([&] {
+      for (int ask = 0; ask < 50; ++ask) {
+        CHECK_EQ(watch->raised(), 1u);
+        asks = true;
+      }
+    });
+    while (!asks) std::this_thread::yield();
+    CHECK_EQ(watch->close(), 1u);
+    other.join();
+  }
+}
+
 TEST("invalidation: a thousand regions on one channel") {
   Fixture f;
   constexpr std::size_t kRegions = 1000;

@@ -6,6 +6,8 @@ import errno
 import subprocess
 import sys
 import threading
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -91,6 +93,43 @@ def test_a_window_holds_up_nobody_else(simulated: Pair) -> None:
         cache.flush()
         assert bound.mr.closed
         assert cache.statistics.dirty == 0
+
+
+def is_put_back_at_line(host: Host, line: int) -> bool:
+    """Puts what is lent back when so many lines have run; whether there are as many."""
+    lines = count()
+
+    def put_back(*event: object) -> Any:
+        if event[1] == "line" and next(lines) == line:
+            for region in lent:
+                cache.put(region)
+        return put_back
+
+    with libc.pages(5) as at:
+        cache = RegistrationCache(host.pd, size=3, dirty_watermark=1)
+        lent = [cache.get(view(at + page * PAGE, PAGE)) for page in (0, 4)]
+        cache.put(cache.get(view(at + PAGE, PAGE)))
+        libc.map_pages(2, at=at)
+        before = sys.gettrace()
+        sys.settrace(put_back)
+        try:
+            with cache:
+                for page in (4, 2, 3):
+                    cache.put(cache.get(view(at + page * PAGE, PAGE)))
+                in_use = cache.statistics.in_use
+        finally:
+            sys.settrace(before)
+    assert all(region.mr.closed for region in lent)
+    assert in_use >= 0
+    return next(lines) > line
+
+
+def test_what_is_freed_in_the_middle_may_put_something_back(host: Host) -> None:
+    """The garbage collector may do so at any place."""
+    line = 0
+    while is_put_back_at_line(host, line):
+        line += 1
+    assert line > 100
 
 
 CLOSED_IN_USE = """

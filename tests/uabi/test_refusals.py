@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from .programs import SYSTEM_PYTHON, needs, run_under
 
 PROGRAM = """
@@ -30,9 +32,9 @@ for number, method in ((0x7777, 5), (5, 0)):
 """
 
 
-def printed(*command: str) -> list[str]:
+def printed(*command: str, options: tuple[str, ...] = ()) -> list[str]:
     """What is said of each refusal, without the task."""
-    lines = run_under(*command, options=("--refusals",)).stderr.splitlines()
+    lines = run_under(*command, options=("--refusals", *options)).stderr.splitlines()
     found = [re.fullmatch(r"softhca run: task \d+: (.*)", line) for line in lines]
     assert all(found), lines
     return [one.group(1) for one in found if one is not None]
@@ -50,9 +52,10 @@ def test_the_command_is_named_and_what_is_wrong_with_it() -> None:
 
 
 @needs("ibv_devinfo")
-def test_questions_are_no_refusals() -> None:
+@pytest.mark.parametrize("options", [(), ("--write-abi",)])
+def test_questions_are_no_refusals(options: tuple[str, ...]) -> None:
     """Which entries of a table are empty, and how commands can be given."""
-    assert printed("ibv_devinfo", "-v") == []
+    assert printed("ibv_devinfo", "-v", options=options) == []
 
 
 def test_that_nobody_reads_what_is_refused_is_not_the_programs_end() -> None:

@@ -43,16 +43,11 @@ Result<std::unique_ptr<WatchHandle>> WatchHandle::open(ChannelHandle& channel,
   return std::unique_ptr<WatchHandle>(new WatchHandle(channel.watcher_, std::move(region.value)));
 }
 
-std::uint64_t WatchHandle::raised() const {
-  if (region_ == nullptr || fork_generation_ != softhca::fork_generation()) return raised_;
-  return watcher_.raised(*region_);
-}
+std::uint64_t WatchHandle::raised() const { return inherited() ? 0 : watcher_.raised(*region_); }
 
 std::uint64_t WatchHandle::close() {
-  if (region_ == nullptr) return raised_;
-  if (fork_generation_ == softhca::fork_generation()) raised_ = watcher_.remove(*region_);
-  region_.reset();
-  return raised_;
+  if (!inherited() && !is_closed_.exchange(true)) watcher_.remove(*region_);
+  return raised();
 }
 
 }  // namespace softhca

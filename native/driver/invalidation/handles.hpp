@@ -2,6 +2,7 @@
 // watcher behind them does not exist.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -52,7 +53,7 @@ class WatchHandle {
 
   // For Adapter::reg_watched_mr(). The region must be deregistered before the handle is closed.
   std::shared_ptr<const WatchedRange> range() const { return region_; }
-  // Notices that were raised until now, or until it was closed.
+  // Notices that were raised until now, or until it was closed, which another thread may do.
   std::uint64_t raised() const;
   // Stops watching. Idempotent. Returns the number of notices that were raised.
   std::uint64_t close();
@@ -61,9 +62,11 @@ class WatchHandle {
   WatchHandle(Watcher& watcher, std::shared_ptr<WatchedRegion> region)
       : watcher_(watcher), region_(std::move(region)) {}
 
+  bool inherited() const { return fork_generation_ != softhca::fork_generation(); }
+
   Watcher& watcher_;
-  std::shared_ptr<WatchedRegion> region_;  // Null once closed.
-  std::uint64_t raised_ = 0;
+  const std::shared_ptr<WatchedRegion> region_;
+  std::atomic<bool> is_closed_{false};
   const std::uint64_t fork_generation_ = softhca::fork_generation();
 };
 

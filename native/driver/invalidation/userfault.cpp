@@ -87,6 +87,13 @@ void Userfault::unwatch(const AddressRange& pages) {
   static_cast<void>(ioctl(fd_.get(), UFFDIO_UNREGISTER, &range));
 }
 
+// The kernel fills no page while mappings change, and looks at that before it looks at the request,
+// which is for no page.
+bool Userfault::is_changing() const {
+  uffdio_zeropage nothing{};
+  return ioctl(fd_.get(), UFFDIO_ZEROPAGE, &nothing) != 0 && errno == EAGAIN;
+}
+
 std::size_t Userfault::read(std::array<MappingChange, kMaxChanges>& changes) {
   uffd_msg messages[kMaxChanges];
   const ssize_t bytes = ::read(fd_.get(), messages, sizeof messages);

@@ -39,6 +39,9 @@ class Userfault {
   // What is not mapped or not watched by us is passed over.
   void unwatch(const AddressRange& pages);
 
+  // Whether a thread is changing what we watch: its change may have been made, and not been told.
+  bool is_changing() const;
+
   // Takes changes without waiting, and lets their threads go; returns how many. Allocates nothing.
   std::size_t read(std::array<MappingChange, kMaxChanges>& changes);
 

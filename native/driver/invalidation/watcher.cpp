@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -23,6 +24,11 @@ Watcher* current = nullptr;
 
 // What huge pages may have, of x86-64 and of arm64, whose ordinary pages decide.
 constexpr std::uint64_t kHugePageBytes[] = {64 << 10, 2 << 20, 32 << 20, 512 << 20, 1 << 30};
+
+// Changes take some 20 microseconds, of a thread that waits for a processor some milliseconds.
+constexpr int kYields = 50;
+constexpr int kMostLooks = 1000;
+constexpr std::chrono::microseconds kPause{50};
 
 std::size_t class_of(const AddressRange& range) {
   return static_cast<std::size_t>(std::bit_width(range.end - range.start));
@@ -168,6 +174,7 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
     // Every other page may go.
     region->gone.reserve((region->pages.end - region->pages.start) / page_bytes() / 2 + 1);
   }
+  await_changes();
   // A node of the map that is made before the locks are taken.
   Regions one;
   one.emplace(address, region.get());
@@ -197,6 +204,25 @@ Result<std::shared_ptr<WatchedRegion>> Watcher::add(std::shared_ptr<Invalidation
   }
   unwatch_strays();
   return region;
+}
+
+// What is mapped at an address may be there because another thread has just unmapped what was there
+// before, which is still to be told, and would be taken for news of what is there now.
+void Watcher::await_changes() {
+  const int most = never_settles_.load() ? 0 : kMostLooks;
+  for (int look = 0; userfault_.is_changing(); ++look) {
+    if (look >= most) {
+      // Kernels until May 2026 never stop counting a move that failed half-way.
+      never_settles_.store(true);
+      return;
+    }
+    if (look < kYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  never_settles_.store(false);
 }
 
 // In a mapping of huge pages only whole ones can be watched.

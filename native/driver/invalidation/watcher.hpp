@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -58,6 +59,7 @@ class Watcher {
   Status start();
   void run();
   void apply(const MappingChange& change);
+  void await_changes();
   bool watch_huge(WatchedRegion& region);
   void bring_events(InvalidationChannel& channel);
   void forget(WatchedRegion& region);
@@ -69,6 +71,7 @@ class Watcher {
   void for_near(const AddressRange& range, Visit visit);
 
   Userfault userfault_;
+  std::atomic<bool> never_settles_{false};
 
   // Held by whoever registers, deregisters, opens or shuts, around system calls too. Taken before
   // notices_, never by the watching thread.

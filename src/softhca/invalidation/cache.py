@@ -175,9 +175,8 @@ class RegistrationCache(VerbsObject):
                 region = self._register(key)
             else:
                 owner = region._owner
-                if not owner._users:
-                    del self._idle[owner._cookie]
                 owner._users += 1
+                self._idle.pop(owner._cookie, None)
                 self._hits += 1
         if self._untold:
             try:
@@ -207,12 +206,11 @@ class RegistrationCache(VerbsObject):
             owner._users -= 1
             if owner._users:
                 return
-            if owner._dropped:
-                self._lent_dropped.pop(owner._cookie, None)
+            if not owner._dropped:
+                self._idle[owner._cookie] = owner
+            elif self._lent_dropped.pop(owner._cookie, None) is not None:
                 self._dirty[owner._cookie] = owner
                 self._deregister_if_many()
-            else:
-                self._idle[owner._cookie] = owner
         if self._untold:
             self._tell_of_flushes()
 
@@ -316,11 +314,11 @@ class RegistrationCache(VerbsObject):
                 if region is None:  # Dropped already.
                     continue
                 self._invalidations += 1
+                # First, for it may be put back in the middle.
+                self._lent_dropped[region._cookie] = region
                 self._drop(region)
-                if region._users:
-                    self._lent_dropped[region._cookie] = region
-                else:
-                    del self._idle[region._cookie]
+                if not region._users and self._lent_dropped.pop(region._cookie, None) is not None:
+                    self._idle.pop(region._cookie, None)
                     self._dirty[region._cookie] = region
         self._deregister_if_many()
 
@@ -343,19 +341,28 @@ class RegistrationCache(VerbsObject):
     def _deregister_dirty(self) -> int:
         """Deregisters what was dropped, but what windows are bound to; returns how many."""
         done = 0
-        for cookie, region in list(self._dirty.items()):
+        for cookie in list(self._dirty):
             try:
-                region.mr.close()
+                done += self._deregister(cookie)
             except VerbsError as refusal:
                 if refusal.errno != errno.EBUSY:
                     raise
-                continue
-            self._dirty.pop(cookie, None)
-            done += 1
         if done:
             self._flushes += 1
             self._untold += self._flush is not None
         return done
+
+    def _deregister(self, cookie: int) -> bool:
+        """Deregisters what was dropped; False, if what was freed in the middle has done so."""
+        region = self._dirty.pop(cookie, None)
+        if region is None:
+            return False
+        try:
+            region.mr.close()
+        except BaseException:
+            self._dirty[cookie] = region
+            raise
+        return True
 
     def _tell_of_flushes(self) -> None:
         """Calls `flush` with no lock held: it may wait for others that use the cache."""
@@ -405,9 +412,9 @@ class RegistrationCache(VerbsObject):
                 self._drop(region)
                 self._dirty[region._cookie] = region
             self._idle.clear()
-            for cookie, region in list(self._dirty.items()):
-                region.mr.close()  # Refused with a window: the cache stays open, without the rest.
-                self._dirty.pop(cookie, None)
+            for cookie in list(self._dirty):
+                # Refused with a window: the cache stays open, without the rest.
+                self._deregister(cookie)
             self._start_empty()
             self._channel.close()
 

@@ -342,7 +342,7 @@ class Supervisor:
         if call.asked.call == "write":
             return run_write(call, WRITES)
         if self._write_only:
-            raise refused(errno.ENOTTY)
+            raise AnswerError(errno.ENOTTY, "there is no ioctl")
         return run_ioctl(call, METHODS, WRITES)
 
     def _open(self, attended: Attended, asked: Asked) -> None:
