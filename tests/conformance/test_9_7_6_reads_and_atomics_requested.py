@@ -7,7 +7,7 @@ import pytest
 from softhca._adapter import QPState, Route, SendFlags, WcOpcode, WcStatus
 
 from .host import MS, compare_swap, fetch_add, pattern, read, send, write
-from .peer import NAK_SEQUENCE, Peer, connect
+from .peer import NAK_SEQUENCE, Peer, connect, to_state
 
 SUCCESS = WcStatus.SUCCESS
 START = 0xFFFFFE
@@ -132,6 +132,14 @@ def test_9_7_6_what_a_stranger_sends_makes_the_peer_no_program(asking):
     qp.post(send())
     peer.take()
     peer.ack(START)
+    assert asked_at_once(qp, peer) == 128 * 256
+
+
+def test_9_7_6_the_peer_of_the_last_connection_makes_the_next_one_no_program(asking):
+    qp, peer, _ = asking
+    hear_a_program(qp, peer)
+    qp.modify(qp_state=QPState.RESET)
+    to_state(qp, QPState.RTS, sq_psn=START, path_mtu=1)
     assert asked_at_once(qp, peer) == 128 * 256
 
 
