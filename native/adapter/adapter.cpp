@@ -70,6 +70,20 @@ bool Adapter::State::receive_short(const Route& route, ByteView datagram, Receiv
   return true;
 }
 
+// What is assumed of an IPv4 identification is the place in a message of the kernel's. But it joins
+// what has left one by one as well, with 0 each.
+IcrcVerdict Adapter::State::check_icrc(const Route& route, ByteView datagram) {
+  IcrcVerdict verdict = received_icrcs.check(route, datagram, config.icrc_level);
+  if (verdict.solved) {
+    verdict.solved = verdict.identification != 0 || !verdict.dont_fragment;
+  } else if (!verdict.good && route.identification != 0) {
+    Route single = route;
+    single.identification = 0;
+    verdict = received_icrcs.check(single, datagram, IcrcLevel::STRICT);
+  }
+  return verdict;
+}
+
 void Adapter::State::receive(const Route& route, ByteView datagram, ReceiveReport& report) {
   const auto drop = [&](std::uint64_t Counters::*counter, const char* why) {
     ++(counters.*counter);
@@ -78,7 +92,7 @@ void Adapter::State::receive(const Route& route, ByteView datagram, ReceiveRepor
   if (!port_active) {
     return drop(&Counters::port_down_drops, "the port is down");
   }
-  const IcrcVerdict icrc = received_icrcs.check(route, datagram, config.icrc_level);
+  const IcrcVerdict icrc = check_icrc(route, datagram);
   const bool solves = config.icrc_level == IcrcLevel::SOLVE;
   if (solves ? !icrc_trust.accept(route.source, icrc) : !icrc.good) {
     return drop(&Counters::rx_icrc_encapsulated, "bad ICRC");

@@ -3,8 +3,10 @@
 // Solving for the identification (wire/icrc.hpp) lets one corrupted packet in some 2^15 pass. A
 // peer whose packets fit what is assumed twice in a row sends from a socket like ours, and from
 // then on nothing else is believed of it but a place in a train, which a train that was taken apart
-// on its way shows: one corrupted packet in some 2^26. Unless many packets in a row can only be
-// explained by another identification: then another stack has taken the address.
+// on its way shows: one corrupted packet in some 2^26. Unless many more packets than those that fit
+// can only be explained by another identification: then another stack has taken the address, or has
+// had it all the time, and somebody forged what fitted. He shall not have more refused than he
+// sends: each that fits makes up for one that does not, and the next time it takes many of them.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +36,11 @@ class IcrcTrust {
     }
     Peer& peer = peers_[source];
     if (!verdict.solved) {
-      peer.zeros = peer.zeros < kZerosToTrust ? peer.zeros + 1 : peer.zeros;
-      peer.others = 0;
+      peer.zeros = peer.zeros < peer.zeros_to_trust ? peer.zeros + 1 : peer.zeros;
+      peer.others -= peer.others > 0 ? 1 : 0;
       return true;
     }
-    if (peer.zeros < kZerosToTrust) {
+    if (peer.zeros < peer.zeros_to_trust) {
       peer.zeros = 0;
       return true;
     }
@@ -48,7 +50,7 @@ class IcrcTrust {
     if (++peer.others < kOthersToDistrust) {
       return false;
     }
-    peer = {};
+    peer = {.zeros_to_trust = kZerosToTrustAgain};
     return true;
   }
 
@@ -61,11 +63,13 @@ class IcrcTrust {
  private:
   static constexpr std::size_t kMaxPeers = 4096;
   static constexpr std::uint32_t kZerosToTrust = 2;
+  static constexpr std::uint32_t kZerosToTrustAgain = 64;
   static constexpr std::uint32_t kOthersToDistrust = 8;
 
   struct Peer {
     std::uint32_t zeros = 0;
     std::uint32_t others = 0;
+    std::uint32_t zeros_to_trust = kZerosToTrust;
   };
   struct Hash {
     std::uint64_t factor;  // Odd.

@@ -107,6 +107,7 @@ struct Adapter::State final : Services {
   Status post_to(QueuePair& qp, const SendWr& wr, std::uint64_t cqe);
   // Posts what waits in its mapped queue (fed_queues.cpp).
   void take_fed(QueuePair& qp);
+  IcrcVerdict check_icrc(const Route& route, ByteView datagram);
   void receive(const Route& route, ByteView datagram, ReceiveReport& report);
   bool receive_short(const Route& route, ByteView datagram, ReceiveReport& report);
   void deliver(QueuePair& qp, const Packet& packet, const Route& route, std::size_t bytes,

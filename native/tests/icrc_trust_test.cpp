@@ -53,6 +53,34 @@ TEST("icrc trust: another stack may take the address over") {
   CHECK(trust.accept(peer, kSolved));
 }
 
+TEST("icrc trust: whoever forges packets of a foreign stack has no more of its own refused") {
+  for (int forged = 1; forged <= 3; ++forged) {
+    for (int own = 1; own <= 20; ++own) {
+      IcrcTrust trust(1);
+      const Gid peer = Gid::from_ipv4(kForeign);
+      int sent = 2;
+      int refused = 0;
+      for (int i = 0; i < sent; ++i) CHECK(trust.accept(peer, kZero));
+      for (int round = 0; round < 100; ++round) {
+        for (int i = 0; i < own; ++i) refused += trust.accept(peer, kSolved) ? 0 : 1;
+        for (int i = 0; i < forged; ++i) CHECK(trust.accept(peer, kZero));
+        sent += forged;
+      }
+      CHECK(refused < sent + 8);
+    }
+  }
+}
+
+TEST("icrc trust: our kind is believed again where another stack has been") {
+  IcrcTrust trust(1);
+  const Gid peer = Gid::from_ipv4(kOurs);
+  for (int packets = 0; packets < 2; ++packets) CHECK(trust.accept(peer, kZero));
+  while (!trust.accept(peer, kSolved)) {
+  }
+  for (int packets = 0; packets < 1000; ++packets) CHECK(trust.accept(peer, kZero));
+  CHECK(!trust.accept(peer, kSolved));
+}
+
 Gid numbered(std::uint32_t address) {
   const std::uint8_t bytes[4] = {10, static_cast<std::uint8_t>(address >> 16),
                                  static_cast<std::uint8_t>(address >> 8),

@@ -70,6 +70,9 @@ Status QueuePair::modify(const QpAttr& wanted, std::uint32_t mask, const Route& 
     route = new_route;
     local = nullptr;  // Until who knows the adapters of this host says otherwise.
     copies_payload = false;
+    // Who is there has not been heard yet.
+    heard_port = 0;
+    peer_is_adapter = true;
   }
   if ((mask & kQpPkeyIndex) != 0) {
     pkey = new_pkey;

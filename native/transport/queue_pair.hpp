@@ -156,6 +156,7 @@ class QueuePair {
   // A packet has come over the wire. `numbered`: as no ordinary socket sends it.
   void heard(const Route& from, bool numbered) {
     if (from.udp_source_port == heard_port && !numbered) return;
+    if (from.source != route.destination) return;  // What a stranger is says nothing of the peer.
     heard_port = from.udp_source_port;
     peer_is_adapter = numbered || is_own_port(from.source, heard_port);
   }

@@ -7,7 +7,7 @@ import pytest
 from softhca._adapter import QPState, Route, SendFlags, WcOpcode, WcStatus
 
 from .host import MS, compare_swap, fetch_add, pattern, read, send, write
-from .peer import NAK_SEQUENCE, connect
+from .peer import NAK_SEQUENCE, Peer, connect, to_state
 
 SUCCESS = WcStatus.SUCCESS
 START = 0xFFFFFE
@@ -113,6 +113,34 @@ def test_9_7_6_a_program_whose_answers_get_lost_is_asked_for_less(asking):
     respond(peer, 0, bytes(199 * 256))
     qp.post(read(memory.sge(0, 200 * 256), at=0x5000))
     assert asked(peer)[0] == (199, 0x5000, 128 * 256)
+
+
+def asked_at_once(qp, peer):
+    """How many bytes of a longer READ the first request is for."""
+    memory = peer.host.memory(200 * 256)
+    qp.post(read(memory.sge(0, 200 * 256), at=0x5000))
+    return asked(peer)[0][2]
+
+
+def test_9_7_6_what_a_stranger_sends_makes_the_peer_no_program(asking):
+    """Not even until the peer is heard from the same port."""
+    qp, peer, _ = asking
+    stranger = Peer(qp, address="10.9.0.77")
+    for port in (4791, peer.route.udp_source_port):
+        stranger.route = Route(stranger.route.source, peer.route.destination, udp_source_port=port)
+        assert stranger.ack(START) != ""
+    qp.post(send())
+    peer.take()
+    peer.ack(START)
+    assert asked_at_once(qp, peer) == 128 * 256
+
+
+def test_9_7_6_the_peer_of_the_last_connection_makes_the_next_one_no_program(asking):
+    qp, peer, _ = asking
+    hear_a_program(qp, peer)
+    qp.modify(qp_state=QPState.RESET)
+    to_state(qp, QPState.RTS, sq_psn=START, path_mtu=1)
+    assert asked_at_once(qp, peer) == 128 * 256
 
 
 def test_9_7_6_a_read_scatters_over_its_entries(asking):
