@@ -24,7 +24,13 @@ class Sink final : public Link {
   std::vector<std::uint8_t>& sent_;  // PSNs.
 };
 
+// The first packet is late, and others overtake it.
 struct Fixture {
+  Fixture() {
+    add(FaultAction::DELAY, 1000);
+    add(FaultAction::REORDER, 0);
+    link.pass_time(1);
+  }
   void add(FaultAction action, std::uint64_t delay_ns) {
     FaultRule rule;
     rule.action = action;
@@ -49,9 +55,6 @@ using Psns = std::vector<std::uint8_t>;
 
 TEST("scripted link: what others have overtaken is late besides, if a rule says so") {
   Fixture fixture;
-  fixture.add(FaultAction::DELAY, 1000);
-  fixture.add(FaultAction::REORDER, 0);
-  fixture.link.pass_time(1);
   fixture.send(1);
   fixture.send(2);
   CHECK(fixture.sent == Psns({2}));
@@ -65,9 +68,6 @@ TEST("scripted link: what others have overtaken is late besides, if a rule says 
 
 TEST("scripted link: so is what nothing has overtaken") {
   Fixture fixture;
-  fixture.add(FaultAction::DELAY, 1000);
-  fixture.add(FaultAction::REORDER, 0);
-  fixture.link.pass_time(1);
   fixture.send(1);
   CHECK(fixture.link.holding());
   fixture.link.release();

@@ -22,8 +22,7 @@
 #include "neighbour/fair_share.hpp"
 #include "neighbour/lent_memories.hpp"
 #include "neighbour/mapped_buffers.hpp"
-#include "tests/neighbour_guest.hpp"
-#include "tests/neighbour_sides.hpp"
+#include "tests/neighbour_welcome.hpp"
 
 namespace softhca::testing {
 namespace {
@@ -52,19 +51,6 @@ std::ptrdiff_t let_in(const Name& door) {
                  : 0;
   }
   return count;
-}
-
-bool is_due(const Side& side) {
-  pollfd ready{side.neighbours->ready_fd(), POLLIN, 0};
-  return poll(&ready, 1, 0) == 1;
-}
-
-void welcome(Side& host, Guest& guest) {
-  guest.connect_to(host.gid());
-  guest.greet();
-  host.neighbours->serve();  // Lets it in.
-  host.neighbours->serve();  // Hears it.
-  CHECK(host.neighbours->is_inhabited());
 }
 
 // Anybody may knock, other users too, and as fast as doors are opened.

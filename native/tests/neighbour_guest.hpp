@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "link/file_descriptor.hpp"
 #include "neighbour/greeting.hpp"
@@ -75,6 +76,16 @@ struct Guest {
   void greet() {
     CHECK_EQ(send_message(talk.get(), card(MessageKind::HELLO, own), {segment.fd(), bell.get()}),
              0);
+  }
+  // Up to the host's answer; the descriptors that come with it.
+  std::vector<FileDescriptor> meet(const Gid& host) {
+    connect_to(host);
+    greet();
+    wait_for(talk.get());
+    NeighbourMessage answer;
+    std::vector<FileDescriptor> fds;
+    CHECK_EQ(receive_message(talk.get(), answer, fds), 0);
+    return fds;
   }
   void agree() { CHECK_EQ(send_message(talk.get(), card(MessageKind::AGREED, own), {}), 0); }
 

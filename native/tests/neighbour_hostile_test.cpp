@@ -65,12 +65,7 @@ class Hostile {
  public:
   Hostile(const Gid& own, const Gid& host, Known& known, std::uint64_t seed)
       : random_(seed), known_(known), guest_(own) {
-    guest_.connect_to(host);
-    guest_.greet();
-    wait_for(guest_.talk.get());
-    NeighbourMessage answer;
-    std::vector<FileDescriptor> fds;
-    CHECK_EQ(receive_message(guest_.talk.get(), answer, fds), 0);
+    std::vector<FileDescriptor> fds = guest_.meet(host);
     if (fds.size() == 1) bell_ = std::move(fds[0]);
     guest_.agree();
   }

@@ -14,24 +14,6 @@ using namespace sides;
 
 constexpr std::uint64_t kLater = kNow + 200'000'000;  // Behind the retry timer.
 
-SendWr work(WrOpcode opcode, const Side& here, const Side& there) {
-  SendWr wr;
-  wr.opcode = opcode;
-  wr.send_flags = kSendSignaled;
-  wr.sges = {here.sge()};
-  wr.remote_address = there.address();
-  wr.rkey = there.mr.rkey;
-  return wr;
-}
-
-void post(Side& side, const std::vector<SendWr>& wrs) {
-  std::vector<const SendWr*> list;
-  for (const SendWr& wr : wrs) list.push_back(&wr);
-  std::size_t posted = 0;
-  CHECK(side.adapter.post_send(side.qpn, list, posted, kNow).ok());
-  CHECK(!side.adapter.exchange(kNow));
-}
-
 std::vector<Completion> poll(Side& side) {
   std::vector<Completion> came(8);
   came.resize(side.adapter.poll_cq(side.cq, came).value);

@@ -79,7 +79,19 @@ int in_a_child(const std::function<int()>& act) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
 }
 
-int greeted(const std::function<int(const Gid&, const Gid&)>& guest) {
+// What a guest does, and says, in a process of its own.
+using GuestProcess = std::function<int(const Gid& own, const Gid& host)>;
+
+// The same in another PID namespace.
+GuestProcess elsewhere(const GuestProcess& guest) {
+  return [guest](const Gid& own, const Gid& host) {
+    if (!leave_processes()) return kNotAllowed;
+    return in_a_child([&] { return guest(own, host); });
+  };
+}
+
+// What a guest says that a host serves, and for which that does something besides.
+int served(const GuestProcess& guest, const std::function<void(Side&, const Gid&)>& besides) {
   return in_a_child([&] {
     Side host(1);
     const Gid other = config_of(2).gids[0];
@@ -89,17 +101,23 @@ int greeted(const std::function<int(const Gid&, const Gid&)>& guest) {
       _exit(guest(other, host.gid()));
     }
     int status = 0;
-    while (waitpid(child, &status, WNOHANG) == 0) host.neighbours->serve();
+    while (waitpid(child, &status, WNOHANG) == 0) {
+      host.neighbours->serve();
+      besides(host, other);
+    }
     host.go();
     return WIFEXITED(status) ? WEXITSTATUS(status) : 97;
   });
 }
 
+void nothing(Side&, const Gid&) {}
+
+GuestProcess greeting_from(const std::function<void*()>& place) {
+  return [place](const Gid& own, const Gid& host) { return greet_from(place, own, host); };
+}
+
 TEST("neighbour: memory of a peer that has another PID namespace is neither read nor waited for") {
-  const int there = greeted([](const Gid& own, const Gid& host) {
-    if (!leave_processes()) return kNotAllowed;
-    return in_a_child([&] { return greet_from(memory_that_waits, own, host); });
-  });
+  const int there = served(elsewhere(greeting_from(memory_that_waits)), nothing);
   if (there == kNotAllowed) {
     std::printf("skipped: PID namespaces are not allowed here\n");
     return;
@@ -111,12 +129,7 @@ TEST("neighbour: memory of a peer that has another PID namespace is neither read
 // woken.
 int sleep_with_spoilt_bell(const Gid& own, const Gid& host) {
   Guest guest(own);
-  guest.connect_to(host);
-  guest.greet();
-  wait_for(guest.talk.get());
-  NeighbourMessage message;
-  std::vector<FileDescriptor> fds;
-  CHECK_EQ(receive_message(guest.talk.get(), message, fds), 0);
+  std::vector<FileDescriptor> fds = guest.meet(host);
   const int handed = static_cast<int>(fds.size());
   // Flags are those of all who have the bell.
   CHECK_EQ(fcntl(guest.bell.get(), F_SETFL, 0), 0);
@@ -124,44 +137,26 @@ int sleep_with_spoilt_bell(const Gid& own, const Gid& host) {
   guest.segment.layout().rings[1].reader_asleep.store(1);
   guest.agree();
   wait_for(guest.talk.get());
+  NeighbourMessage message;
   CHECK_EQ(receive_message(guest.talk.get(), message, fds), 0);
   return handed;
 }
 
-// What a guest says that has another PID namespace, or ours, to which the host sends what `bytes`
-// gives.
-int sent_to(const std::function<int(const Gid&, const Gid&)>& guest, bool is_near,
-            const std::function<Sge(Side&)>& bytes) {
-  return in_a_child([&] {
-    Side host(1);
-    const Gid other = config_of(2).gids[0];
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(50);
-      if (is_near) _exit(guest(other, host.gid()));
-      if (!leave_processes()) _exit(kNotAllowed);
-      _exit(in_a_child([&] { return guest(other, host.gid()); }));
-    }
-    int status = 0;
-    bool sent = false;
-    while (waitpid(child, &status, WNOHANG) == 0) {
-      host.neighbours->serve();
-      if (sent || host.neighbours->path_to(host.gid(), other) == nullptr) continue;
-      host.connect(other, 1);
-      SendWr send;
-      send.sges = {bytes(host)};
-      const SendWr* const sends[] = {&send};
-      std::size_t posted = 0;
-      CHECK(host.adapter.post_send(host.qpn, sends, posted, kNow).ok());
-      sent = !host.adapter.exchange(kNow);
-    }
-    host.go();
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 97;
+// What a guest says to which the host sends what `bytes` gives.
+int sent_to(const GuestProcess& guest, const std::function<Sge(Side&)>& bytes) {
+  bool sent = false;
+  return served(guest, [&](Side& host, const Gid& other) {
+    if (sent || host.neighbours->path_to(host.gid(), other) == nullptr) return;
+    host.connect(other, 1);
+    SendWr send;
+    send.sges = {bytes(host)};
+    post(host, {send});
+    sent = true;
   });
 }
 
 TEST("neighbour: the bell of a peer that has another PID namespace is not waited for") {
-  const int handed = sent_to(sleep_with_spoilt_bell, false, [](Side& host) {
+  const int handed = sent_to(elsewhere(sleep_with_spoilt_bell), [](Side& host) {
     return Sge{host.address(), 64, host.mr.lkey};
   });
   if (handed == kNotAllowed) {
@@ -174,19 +169,15 @@ TEST("neighbour: the bell of a peer that has another PID namespace is not waited
 // Whether a long payload was left in place for a guest, and its file handed over.
 int take_long(const Gid& own, const Gid& host) {
   Guest guest(own);
-  guest.connect_to(host);
-  guest.greet();
-  wait_for(guest.talk.get());
-  NeighbourMessage message;
-  std::vector<FileDescriptor> fds;
-  CHECK_EQ(receive_message(guest.talk.get(), message, fds), 0);
+  static_cast<void>(guest.meet(host));
   RingShared& ring = guest.segment.layout().rings[1];
   guest.agree();
   const SharedSlot& slot = ring.slots[0];
   while (slot.word.load() == 0) sched_yield();  // Its alarm ends what never comes.
   char byte = 0;
   const bool is_told = recv(guest.talk.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-  fds.clear();
+  NeighbourMessage message;
+  std::vector<FileDescriptor> fds;
   const bool is_handed =
       is_told && receive_message(guest.talk.get(), message, fds) == 0 && fds.size() == 1;
   return (slot.piece_count != 0 ? 1 : 0) + (is_handed ? 2 : 0);
@@ -207,8 +198,8 @@ Sge in_shared_memory(Side& host) {
 }
 
 TEST("neighbour: a file of memory is handed to peers that share our PID namespace alone") {
-  CHECK_EQ(sent_to(take_long, true, in_shared_memory), 3);
-  const int there = sent_to(take_long, false, in_shared_memory);
+  CHECK_EQ(sent_to(take_long, in_shared_memory), 3);
+  const int there = sent_to(elsewhere(take_long), in_shared_memory);
   if (there == kNotAllowed) {
     std::printf("skipped: PID namespaces are not allowed here\n");
     return;
@@ -219,8 +210,7 @@ TEST("neighbour: a file of memory is handed to peers that share our PID namespac
 TEST("neighbour: memory of a peer that shares our PID namespace is read") {
   static const std::uint64_t token = 0;
   const auto place = [] { return const_cast<std::uint64_t*>(&token); };
-  const int here =
-      greeted([&](const Gid& own, const Gid& host) { return greet_from(place, own, host); });
+  const int here = served(greeting_from(place), nothing);
   const std::uint64_t there = 1;
   std::uint64_t copy = 0;
   iovec to{&copy, sizeof copy};

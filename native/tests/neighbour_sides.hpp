@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "neighbour/neighbourhood.hpp"
 #include "tests/check.hpp"
@@ -91,6 +92,26 @@ struct Side {
   MrInfo mr;
   std::uint32_t qpn = 0;
 };
+
+// All of one's memory and of the other's.
+inline SendWr work(WrOpcode opcode, const Side& here, const Side& there) {
+  SendWr wr;
+  wr.opcode = opcode;
+  wr.send_flags = kSendSignaled;
+  wr.sges = {here.sge()};
+  wr.remote_address = there.address();
+  wr.rkey = there.mr.rkey;
+  return wr;
+}
+
+// They leave at once.
+inline void post(Side& side, const std::vector<SendWr>& wrs) {
+  std::vector<const SendWr*> list;
+  for (const SendWr& wr : wrs) list.push_back(&wr);
+  std::size_t posted = 0;
+  CHECK(side.adapter.post_send(side.qpn, list, posted, kNow).ok());
+  CHECK(!side.adapter.exchange(kNow));
+}
 
 // Both know each other, and are connected.
 inline void introduce(Side& one, Side& other) {

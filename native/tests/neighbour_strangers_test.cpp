@@ -9,8 +9,7 @@
 #include <functional>
 
 #include "neighbour/piece_on_the_way.hpp"
-#include "tests/neighbour_guest.hpp"
-#include "tests/neighbour_sides.hpp"
+#include "tests/neighbour_welcome.hpp"
 #include "wire/short_packet.hpp"
 
 namespace softhca::testing {
@@ -112,10 +111,7 @@ TEST("neighbour: one that hands over a file that lingers is left, and not waited
     Lingering file;
     Lingering another;
     Guest guest(config_of(2).gids[0]);
-    guest.connect_to(host.gid());
-    guest.greet();
-    for (int times = 0; times < 2; ++times) host.neighbours->serve();
-    CHECK(host.neighbours->is_inhabited());
+    welcome(host, guest);
     hand_over(guest.talk.get(), 50, file);
     hand_over(guest.talk.get(), 50, another);
     for (int times = 0; times < 2; ++times) host.neighbours->serve();
@@ -145,10 +141,7 @@ TEST("neighbour: one that hands over a file that lingers is left, whenever that 
       Side host(1);
       Lingering file;
       Guest guest(config_of(2).gids[0]);
-      guest.connect_to(host.gid());
-      guest.greet();
-      for (int times = 0; times < 2; ++times) host.neighbours->serve();
-      CHECK(host.neighbours->is_inhabited());
+      welcome(host, guest);
       hand_over(guest.talk.get(), 50, file);
       if (is_asked_for) {
         CHECK(host.neighbours->path_to(host.gid(), guest.own) == nullptr);

@@ -22,16 +22,9 @@ struct Asked {
     attr.qp_state = QpState::RESET;
     side.modify(attr, kQpState);
     side.connect(other, /*retries=*/0);
-    SendWr write;
-    write.opcode = WrOpcode::RDMA_WRITE;
-    write.send_flags = kSendSignaled;
+    SendWr write = work(WrOpcode::RDMA_WRITE, side, other);
     write.sges = {{side.address(), 64, side.mr.lkey}};
-    write.remote_address = other.address();
-    write.rkey = other.mr.rkey;
-    const SendWr* const writes[] = {&write};
-    std::size_t posted = 0;
-    CHECK(side.adapter.post_send(side.qpn, writes, posted, kNow).ok());
-    CHECK(!side.adapter.exchange(kNow));
+    post(side, {write});
   }
   ~Asked() {
     side.go();

@@ -1,7 +1,6 @@
 // Who sleeps is woken: whoever else hears the message that wakes, and whatever becomes of barriers.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -13,26 +12,12 @@
 #include <mutex>
 
 #include "neighbour/barrier.hpp"
-#include "tests/neighbour_guest.hpp"
-#include "tests/neighbour_sides.hpp"
+#include "tests/neighbour_welcome.hpp"
 
 namespace softhca::testing {
 namespace {
 
 using namespace sides;
-
-bool is_due(const Side& side) {
-  pollfd ready{side.neighbours->ready_fd(), POLLIN, 0};
-  return poll(&ready, 1, 0) == 1;
-}
-
-void welcome(Side& host, Guest& guest) {
-  guest.connect_to(host.gid());
-  guest.greet();
-  host.neighbours->serve();  // Lets it in.
-  host.neighbours->serve();  // Hears it.
-  CHECK(host.neighbours->is_inhabited());
-}
 
 // Says what the thread of a driver says before it sleeps on what is readable then.
 void go_to_sleep(Side& side) {
@@ -113,16 +98,9 @@ TEST("neighbour: who sleeps hears that its payload could not be read") {
       mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const auto address = reinterpret_cast<std::uintptr_t>(gone);
   const MrInfo mr = side.adapter.reg_mr(side.pd, address, kBytes, address, 0xf).value;
-  SendWr write;
-  write.opcode = WrOpcode::RDMA_WRITE;
-  write.send_flags = kSendSignaled;
+  SendWr write = work(WrOpcode::RDMA_WRITE, side, other);
   write.sges = {{address, kBytes, mr.lkey}};
-  write.remote_address = other.address();
-  write.rkey = other.mr.rkey;
-  const SendWr* const writes[] = {&write};
-  std::size_t posted = 0;
-  CHECK(side.adapter.post_send(side.qpn, writes, posted, kNow).ok());
-  CHECK(!side.adapter.exchange(kNow));
+  post(side, {write});
   go_to_sleep(side);
   munmap(gone, kBytes);
   CHECK(other.neighbours->fetch(kNow));
