@@ -206,7 +206,8 @@ void UdpLink::lose(int error) {
 }
 
 // Describes `run` as messages, and returns how many.
-std::size_t UdpLink::prepare_run(int fd, std::span<const Datagram> run, bool in_trains) {
+std::size_t UdpLink::prepare_run(int fd, std::span<const Datagram> run, bool in_trains,
+                                 bool flow_labels) {
   send_batch_->begin();
   std::size_t messages = 0;
   bool has_train = false;
@@ -215,7 +216,7 @@ std::size_t UdpLink::prepare_run(int fd, std::span<const Datagram> run, bool in_
         in_trains && run.size() > 1 && train_peers_.take(run.front().route.destination);
     const std::size_t count = may_be_train ? train_length(run) : 1;
     has_train |= count > 1;
-    send_batch_->prepare(messages++, run.first(count), local_.interface_index, flow_labels_);
+    send_batch_->prepare(messages++, run.first(count), local_.interface_index, flow_labels);
     run = run.subspan(count);
   }
   // A socket that sends trains must be willing to make checksums. (The device makes them.)
@@ -243,13 +244,14 @@ int UdpLink::hand_over(int fd, mmsghdr* messages, std::size_t count) {
 // Stops short only if the socket's buffer is full.
 std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
   bool in_trains = trains_refused_ < kRefusalsToStop;
-  bool suspected = false;  // A train was just refused.
+  bool suspected = false;        // A train was just refused.
+  bool label_suspected = false;  // So was one with a flow label, and goes without.
   std::size_t taken = 0;
   std::size_t sent = 0;
-  std::size_t messages = prepare_run(fd, run, in_trains);
+  std::size_t messages = prepare_run(fd, run, in_trains, flow_labels_);
   const auto prepare_rest = [&] {
     send_batch_->restore();
-    messages = prepare_run(fd, run.subspan(taken), in_trains);
+    messages = prepare_run(fd, run.subspan(taken), in_trains, flow_labels_ && !label_suspected);
     sent = 0;
   };
   while (sent < messages) {
@@ -257,6 +259,8 @@ std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
     // Alone, the first of a train leaves where the train did not: it is trains that are refused. A
     // route that is missing or an interface that is down refuses both.
     if (accepted > 0 && std::exchange(suspected, false)) ++trains_refused_;
+    // As with flow labels: somebody of this namespace holds them for himself alone.
+    if (accepted > 0 && std::exchange(label_suspected, false)) flow_labels_ = false;
     for (int i = 0; i < accepted; ++i) {
       const std::size_t count = send_batch_->count(sent++);
       counters_.sent += count;
@@ -275,9 +279,9 @@ std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
       continue;
     }
     suspected = false;
-    if (errno == EINVAL && flow_labels_ && run[taken].route.flow_label != 0) {
-      // Someone of this namespace holds flow labels for himself alone: go without.
-      flow_labels_ = false;
+    const bool is_labelled = flow_labels_ && !label_suspected && run[taken].route.flow_label != 0;
+    if (errno == EINVAL && is_labelled) {
+      label_suspected = true;
       prepare_rest();
       continue;
     }
@@ -285,6 +289,7 @@ std::size_t UdpLink::send_run(int fd, std::span<const Datagram> run) {
     counters_.send_refused += count;
     taken += count;
     ++sent;
+    if (std::exchange(label_suspected, false)) prepare_rest();
   }
   send_batch_->restore();
   return taken;

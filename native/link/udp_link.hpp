@@ -88,7 +88,7 @@ class UdpLink final : public Link {
   bool is_fatal(int error);
   static int hand_over(int fd, mmsghdr* messages, std::size_t count);
   std::size_t send_run(int fd, std::span<const Datagram> run);
-  std::size_t prepare_run(int fd, std::span<const Datagram> run, bool in_trains);
+  std::size_t prepare_run(int fd, std::span<const Datagram> run, bool in_trains, bool flow_labels);
   int socket_of(std::uint16_t source_port) const;
 
   LocalAddress local_;
