@@ -304,13 +304,15 @@ AccessFault MemoryTable::exchange_remote(const Accessor& who, std::uint32_t rkey
   if (!fault.ok()) {
     return fault;
   }
-  bool in_two_places = false;
+  // In one place, and a word there: `address` may be one where the memory itself is not, and then
+  // processors exchange it slowly or not at all.
+  bool is_word = true;
   const bool done =
       for_each_run(rkey, address, 8,
                    [&](AddressSpace& space, std::uint64_t at, std::uint64_t, std::uint64_t step) {
-                     in_two_places = step != 8;
-                     if (in_two_places || observer == nullptr) {
-                       return !in_two_places && exchange(space, at);
+                     is_word = step == 8 && at % 8 == 0;
+                     if (!is_word || observer == nullptr) {
+                       return is_word && exchange(space, at);
                      }
                      std::array<std::uint8_t, 8> before;
                      std::array<std::uint8_t, 8> after;
@@ -321,7 +323,7 @@ AccessFault MemoryTable::exchange_remote(const Accessor& who, std::uint32_t rkey
                      return exchanged;
                    });
   if (!done) {
-    fault = {in_two_places ? Reason::MISALIGNED : Reason::MEMORY_GONE, rkey, address, 8};
+    fault = {is_word ? Reason::MEMORY_GONE : Reason::MISALIGNED, rkey, address, 8};
   }
   return fault;
 }

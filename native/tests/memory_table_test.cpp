@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <unordered_set>
 
@@ -115,6 +116,22 @@ TEST("memory: what is reported can be allocated, one more is refused") {
     f.reg();
   }
   CHECK_EQ(f.table.register_region({kPd, f.at(), 8, f.at(), 0}).status.error, ENOMEM);
+}
+
+TEST("memory: no word is exchanged that is none in memory, whatever the key calls it") {
+  Fixture f;
+  alignas(64) std::array<std::uint8_t, 128> memory{};
+  for (std::uint64_t first : {0, 1, 4, 60}) {
+    const std::uint64_t at = reinterpret_cast<std::uint64_t>(memory.data()) + first;
+    const auto key = f.table.register_region({kPd, at, 64, 0, kAll});
+    CHECK(key.ok());
+    std::uint64_t original = 0;
+    const Reason expected = first == 0 ? Reason::NONE : Reason::MISALIGNED;
+    CHECK(f.table.fetch_add(kPd, key.value, 0, 1, original).reason == expected);
+    CHECK(f.table.compare_swap(kPd, key.value, 8, 0, 1, original).reason == expected);
+    CHECK(f.table.atomic_write(kPd, key.value, 16, 1, original).reason == expected);
+  }
+  CHECK_EQ(std::ranges::count(memory, 0), 125);
 }
 
 TEST("memory: scatter and gather cross entries and check every key") {

@@ -198,7 +198,7 @@ enum class Reason : std::uint8_t {
   OUT_OF_BOUNDS = 3,         // The range leaves the region, or wraps.
   MISSING_RIGHT = 4,         // The region lacks the access right.
   QP_MISSING_RIGHT = 5,      // The QP's access flags lack the right.
-  MISALIGNED = 6,            // An atomic's address is not a multiple of eight.
+  MISALIGNED = 6,            // An atomic's address, or place, is no multiple of eight.
   TOO_LONG = 7,              // The message is longer than the receive, the MTU or 2^31.
   BAD_LENGTH = 8,            // Packet length does not fit its place in the message.
   BAD_SEQUENCE = 9,          // First/middle/last/only out of order.

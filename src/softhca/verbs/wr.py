@@ -343,7 +343,8 @@ class CmpSwap(SendRequest):
     """Atomic compare and swap of eight bytes, in the byte order of the machine that holds them.
 
     What was there before comes into our buffer, which must have eight bytes too: LOC_LEN_ERR
-    otherwise (IBTA Vol 1, 9.9.2). `remote` begins at the eight bytes, which must be aligned.
+    otherwise (IBTA Vol 1, 9.9.2). `remote` begins at the eight bytes, which must be aligned,
+    as the key calls them and in memory.
     """
 
     __slots__ = ()
@@ -366,7 +367,8 @@ class FetchAdd(SendRequest):
     """Atomic addition to eight bytes, modulo 2^64; a negative `add` subtracts.
 
     What was there before comes into our buffer, which must have eight bytes too: LOC_LEN_ERR
-    otherwise (IBTA Vol 1, 9.9.2). `remote` begins at the eight bytes, which must be aligned.
+    otherwise (IBTA Vol 1, 9.9.2). `remote` begins at the eight bytes, which must be aligned,
+    as the key calls them and in memory.
     """
 
     __slots__ = ()
