@@ -253,6 +253,8 @@ class CQ(VerbsObject):
 
     def _tasks(self) -> Dispatcher | None:
         """Who hands completions to tasks."""
+        # A child of fork() that gave the queue to its own loop would take it from the parent's.
+        self._demand_ours()
         if self._dispatcher is None:
             return made_once(self, "_dispatcher", lambda: Dispatcher(self), Dispatcher.close)
         return self._dispatcher
