@@ -280,6 +280,45 @@ def test_a_poll_finds_what_waits_behind_what_is_awaited(simulated: Pair) -> None
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("way", ["poll", "poll_one", "poll_into"])
+def test_a_task_that_begins_while_somebody_polls_has_what_it_awaits(
+    simulated: Pair, way: str
+) -> None:
+    near, far = simulated.connected(max_send_wr=16, max_recv_wr=16)
+    wire = simulated.wire
+    assert wire is not None
+    far.post_recv([Recv(), Recv()])
+
+    async def body() -> None:
+        cq = near.send_cq
+        assert cq is not None
+        records = CompletionBuffer(2)
+        begun: list[Awaitable[WC]] = []
+
+        def begin() -> None:
+            """Of a poll that found nothing, before it looks again."""
+            if not begun:
+                begun.append(near.send(wr_id=1))
+                near.post_send(Send(wr_id=2, signaled=True))
+                wire.settle()
+
+        simulated.a.device.adapter.set_idle(begin)
+        if way == "poll":
+            assert [wc.wr_id for wc in cq.poll()] == [2]
+        elif way == "poll_one":
+            wc = cq.poll_one()
+            assert wc is not None
+            assert wc.wr_id == 2
+        else:
+            assert records.wr_ids(cq.poll_into(records)) == [2]
+        simulated.a.device.adapter.set_idle(None)
+        async with asyncio.timeout(60):
+            assert (await begun[0]).wr_id == 1
+
+    asyncio.run(body())
+    simulated.completions(simulated.b, 2)
+
+
 def test_the_hint_counts_what_no_task_took(simulated: Pair) -> None:
     near, far = simulated.connected(max_send_wr=16, max_recv_wr=16)
     wire = simulated.wire

@@ -166,7 +166,7 @@ class Dispatcher:
         cq = self._cq
         # In a simulation time passes while the loop sleeps, not while it polls.
         progress = not self.is_simulated
-        wcs = self._hca.poll_cq(cq._handle, _BATCH, cq._wc_class, _PATIENCE_NS, progress)
+        wcs = self._hca.poll_cq(cq._handle, _BATCH, cq._wc_class, _PATIENCE_NS, progress, True)
         for wc in wcs:
             cqe = wc.cqe
             if type(cqe) is Awaited:
@@ -174,14 +174,6 @@ class Dispatcher:
             else:
                 self._hand_to_taker(wc)
         return len(wcs)
-
-    def hand_to_awaiter(self, wc: WC) -> bool:
-        """Wakes the task that awaits this very work request; False if none does."""
-        cqe = wc.cqe
-        if type(cqe) is not Awaited:
-            return False
-        cqe.done(self._cq, wc)
-        return True
 
     def _hand_to_taker(self, wc: WC) -> None:
         while self._takers:

@@ -6,7 +6,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from softhca import _adapter
-from softhca.completion.awaiting import Dispatcher
+from softhca.completion.awaiting import Awaited, Dispatcher
 from softhca.completion.cqe import Cqe, tell_forgotten
 from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.checks import unsigned
@@ -141,12 +141,7 @@ class CQ(VerbsObject):
 
     def _poll_beside_tasks(self, dispatcher: Dispatcher, max_entries: int) -> list[WC]:
         wcs = dispatcher.take_unclaimed(max_entries)
-        while True:
-            polled = self._hca.poll_cq(self._handle, max_entries - len(wcs), WC)
-            wcs += [wc for wc in polled if not dispatcher.hand_to_awaiter(wc)]
-            # All for tasks: who is given nothing takes it that nothing is left.
-            if wcs or not polled:
-                return wcs
+        return wcs + self._hca.poll_cq(self._handle, max_entries - len(wcs), WC)
 
     def poll_one(self) -> WC | None:
         """Takes the oldest completion; None if there is none, after progress as in `poll`."""
@@ -294,3 +289,4 @@ class CQ(VerbsObject):
 
 
 _adapter.quicken(CQ)
+_adapter.name_awaited(Awaited, WC)
