@@ -179,6 +179,38 @@ def test_a_completion_passes_by_a_task_whose_loop_was_stopped(real: Pair) -> Non
     loop.close()
 
 
+@pytest.mark.parametrize("work", ["next", "recv"])
+def test_a_loop_that_goes_on_after_another_wakes_its_tasks(real: Pair, work: str) -> None:
+    near, far = real.connected(max_send_wr=8, max_recv_wr=8)
+    near.post_recv(Recv())
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> asyncio.Task[WC]:
+        task: asyncio.Task[WC]
+        if work == "next":
+            task = asyncio.ensure_future(real.b.cq.next())
+        else:
+            task = asyncio.ensure_future(far.recv(wr_id=7))
+        await asyncio.sleep(0)
+        return task
+
+    async def between() -> None:
+        (await far.send()).raise_for_status()
+
+    async def end(task: asyncio.Task[WC]) -> int:
+        async with asyncio.timeout(20):
+            return (await task).wr_id
+
+    task = loop.run_until_complete(begin())
+    asyncio.run(between())
+    if work == "next":
+        far.post_recv(Recv(wr_id=7))
+    near.post_send(Send())
+    assert loop.run_until_complete(end(task)) == 7
+    loop.close()
+    real.completion(real.a)
+
+
 def test_two_loops_at_once_are_refused_by_name(real: Pair) -> None:
     near, far = real.connected(max_send_wr=8, max_recv_wr=8)
     waiting = threading.Event()
