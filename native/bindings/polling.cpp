@@ -10,16 +10,17 @@ namespace softhca {
 
 bool AwaitedByTasks::take_awaited(const Completion& completion, CqeTable::Posted& posted) {
   Kept wc = completion_object(wc_class_, completion, posted.cqe);
-  taken_.push_back({std::move(posted.cqe), std::move(wc)});
+  taken_.push_back({std::move(posted), std::move(wc)});
   return true;
 }
 
 void AwaitedByTasks::hand_over_taken() {
   static PyObject* const done = PyUnicode_InternFromString("done");
   for (const Taken& one : taken_) {
+    if (!one.wc.is_valid()) continue;
     // A task asks for no queue.
-    if (!call_method(done, one.cqe, nb::handle(Py_None), one.wc).is_valid()) {
-      report_unraisable(one.cqe);
+    if (!call_method(done, one.posted.cqe, nb::handle(Py_None), one.wc).is_valid()) {
+      report_unraisable(one.posted.cqe);
     }
   }
 }
@@ -33,13 +34,10 @@ void AwaitedByTasks::name(nb::handle cqe_class, nb::handle wc_class) {
 nb::list poll_list(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::handle cls,
                    std::uint64_t patience_ns, bool progress, bool for_tasks) {
   nb::list out;
-  AwaitedByTasks awaited;
+  AwaitedByTasks awaited(for_tasks);
   poll_each(hca, cq, max_entries, patience_ns, progress, [&](const Completion& completion) {
     CqeTable::Posted posted;
-    if (completion.cqe != 0) {
-      posted = take_cqe(hca, completion);
-      if (!for_tasks && awaited.take(completion, posted)) return false;
-    }
+    if (!take_cqe(hca, completion, posted, awaited)) return false;
     out.append(completion_object(cls, completion, posted.cqe));
     return true;
   });
@@ -51,8 +49,8 @@ nb::object poll_one(Hca& hca, std::uint32_t cq, nb::handle cls) {
   nb::object out = nb::none();
   AwaitedByTasks awaited;
   poll_each(hca, cq, 1, 0, true, [&](const Completion& completion) {
-    CqeTable::Posted posted = take_cqe(hca, completion);
-    if (awaited.take(completion, posted)) return false;
+    CqeTable::Posted posted;
+    if (!take_cqe(hca, completion, posted, awaited)) return false;
     out = completion_object(cls, completion, posted.cqe);
     return true;
   });
@@ -61,15 +59,13 @@ nb::object poll_one(Hca& hca, std::uint32_t cq, nb::handle cls) {
 }
 
 std::size_t poll_records(Hca& hca, std::uint32_t cq, char* records, std::size_t room) {
-  // What callbacks are let go of may run Python code: when the records are complete.
-  std::vector<CqeTable::Posted> dropped;
   AwaitedByTasks awaited;
   CompletionRecord* at = records_at(records);
   const std::size_t count = poll_each(hca, cq, room, 0, true, [&](const Completion& completion) {
     if (completion.cqe != 0) {
-      CqeTable::Posted posted = take_cqe(hca, completion);
-      if (awaited.take(completion, posted)) return false;
-      dropped.push_back(std::move(posted));
+      CqeTable::Posted posted;
+      if (!take_cqe(hca, completion, posted, awaited)) return false;
+      awaited.let_go_later(std::move(posted));
     }
     write_record(completion, *at++);
     return true;

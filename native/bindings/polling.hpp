@@ -55,21 +55,18 @@ std::size_t poll_each(Hca& hca, std::uint32_t cq, std::uint64_t max_entries,
   return total;
 }
 
-// Takes the callback of a completion out of the table; null if it has none.
-inline CqeTable::Posted take_cqe(Hca& hca, const Completion& completion) {
-  if (completion.cqe == 0) return {};
-  return hca.cqes.take(completion.cqe, completion.status == WcStatus::SUCCESS);
-}
-
 // What a program has polled though a task awaits it, which may have begun while the poll was under
 // way. It is the task's: handed over once all is taken, since that runs Python code.
 class AwaitedByTasks {
  public:
+  // `for_tasks`: who polls is given them himself.
+  explicit AwaitedByTasks(bool for_tasks = false) : taken_type_(for_tasks ? nullptr : cqe_type_) {}
   // False, and nothing is taken: no task awaits it.
   bool take(const Completion& completion, CqeTable::Posted& posted) {
-    return posted.cqe.is_valid() && Py_TYPE(posted.cqe.ptr()) == cqe_type_ &&
-           take_awaited(completion, posted);
+    return Py_TYPE(posted.cqe.ptr()) == taken_type_ && take_awaited(completion, posted);
   }
+  // Of a record, which has none. To let go of it may run Python code too.
+  void let_go_later(CqeTable::Posted&& posted) { taken_.push_back({std::move(posted), {}}); }
   void hand_over() {
     if (!taken_.empty()) hand_over_taken();
   }
@@ -79,8 +76,8 @@ class AwaitedByTasks {
 
  private:
   struct Taken {
-    Kept cqe;
-    Kept wc;
+    CqeTable::Posted posted;
+    Kept wc;  // Null: it is only let go of.
   };
 
   bool take_awaited(const Completion& completion, CqeTable::Posted& posted);
@@ -88,8 +85,18 @@ class AwaitedByTasks {
 
   static inline PyTypeObject* cqe_type_ = nullptr;
   static inline PyObject* wc_class_ = nullptr;
+  const PyTypeObject* const taken_type_;
   std::vector<Taken> taken_;
 };
+
+// Takes the callback of a completion, if it has one, out of the table. False: it is not for who
+// polls, but for a task; or its queue pair went since, by a finalizer, and has told the callback.
+inline bool take_cqe(Hca& hca, const Completion& completion, CqeTable::Posted& posted,
+                     AwaitedByTasks& awaited) {
+  if (completion.cqe == 0) return true;
+  posted = hca.cqes.take(completion.cqe, completion.status == WcStatus::SUCCESS);
+  return posted.cqe.is_valid() && !awaited.take(completion, posted);
+}
 
 // `for_tasks`: with those that tasks await, for the caller to hand over.
 nb::list poll_list(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::handle cls,
