@@ -91,6 +91,10 @@ class CQ(VerbsObject):
         self._async_acks.wait_until_none(self.kind, self.device._world)
         self._completion_acks.wait_until_none(self.kind, self.device._world)
 
+    def _take_events_again(self) -> None:
+        self._async_acks.take_again()
+        self._completion_acks.take_again()
+
     def _destroy(self) -> None:
         self._vanished = self._hca.destroy_cq(self._handle)
         self.device._cqs.pop(self._handle, None)
