@@ -8,33 +8,70 @@
 
 namespace softhca {
 
+bool AwaitedByTasks::take_awaited(const Completion& completion, CqeTable::Posted& posted) {
+  Kept wc = completion_object(wc_class_, completion, posted.cqe);
+  taken_.push_back({std::move(posted), std::move(wc)});
+  return true;
+}
+
+void AwaitedByTasks::hand_over_taken() {
+  static PyObject* const done = PyUnicode_InternFromString("done");
+  for (const Taken& one : taken_) {
+    if (!one.wc.is_valid()) continue;
+    // A task asks for no queue.
+    if (!call_method(done, one.posted.cqe, nb::handle(Py_None), one.wc).is_valid()) {
+      report_unraisable(one.posted.cqe);
+    }
+  }
+}
+
+void AwaitedByTasks::name(nb::handle cqe_class, nb::handle wc_class) {
+  // For the life of the process.
+  cqe_type_ = reinterpret_cast<PyTypeObject*>(nb::borrow(cqe_class).release().ptr());
+  wc_class_ = nb::borrow(wc_class).release().ptr();
+}
+
 nb::list poll_list(Hca& hca, std::uint32_t cq, std::uint64_t max_entries, nb::handle cls,
-                   std::uint64_t patience_ns, bool progress) {
+                   std::uint64_t patience_ns, bool progress, bool for_tasks) {
   nb::list out;
+  AwaitedByTasks awaited(for_tasks);
   poll_each(hca, cq, max_entries, patience_ns, progress, [&](const Completion& completion) {
-    const CqeTable::Posted posted = take_cqe(hca, completion);
+    CqeTable::Posted posted;
+    if (!take_cqe(hca, completion, posted, awaited)) return false;
     out.append(completion_object(cls, completion, posted.cqe));
+    return true;
   });
+  awaited.hand_over();
   return out;
 }
 
 nb::object poll_one(Hca& hca, std::uint32_t cq, nb::handle cls) {
   nb::object out = nb::none();
+  AwaitedByTasks awaited;
   poll_each(hca, cq, 1, 0, true, [&](const Completion& completion) {
-    const CqeTable::Posted posted = take_cqe(hca, completion);
+    CqeTable::Posted posted;
+    if (!take_cqe(hca, completion, posted, awaited)) return false;
     out = completion_object(cls, completion, posted.cqe);
+    return true;
   });
+  awaited.hand_over();
   return out;
 }
 
 std::size_t poll_records(Hca& hca, std::uint32_t cq, char* records, std::size_t room) {
-  // What callbacks are let go of may run Python code: when the records are complete.
-  std::vector<CqeTable::Posted> dropped;
+  AwaitedByTasks awaited;
   CompletionRecord* at = records_at(records);
-  return poll_each(hca, cq, room, 0, true, [&](const Completion& completion) {
+  const std::size_t count = poll_each(hca, cq, room, 0, true, [&](const Completion& completion) {
+    if (completion.cqe != 0) {
+      CqeTable::Posted posted;
+      if (!take_cqe(hca, completion, posted, awaited)) return false;
+      awaited.let_go_later(std::move(posted));
+    }
     write_record(completion, *at++);
-    if (completion.cqe != 0) dropped.push_back(take_cqe(hca, completion));
+    return true;
   });
+  awaited.hand_over();
+  return count;
 }
 
 CompletionRecords::CompletionRecords(nb::handle buffer) {
@@ -130,10 +167,15 @@ void bind_records(nb::module_& module) {
 void bind_polling(nb::module_& module, HcaClass& hca) {
   module.attr("C") = nb::type_var("C", nb::arg("bound") = module.attr("Completion"));
   bind_records(module);
+  module.def("name_awaited", &AwaitedByTasks::name, nb::arg("cqe_class"), nb::arg("wc_class"),
+             nb::sig("def name_awaited(cqe_class: type, wc_class: type) -> None"),
+             "Whoever polls, completions with such a callback go to the tasks that await them.");
   hca.def("poll_cq", &poll_list, nb::arg("cq"), nb::arg("max_entries"), nb::arg("cls"),
-          nb::arg("patience_ns") = 0, nb::arg("progress") = true,
+          nb::arg("patience_ns") = 0, nb::arg("progress") = true, nb::arg("for_tasks") = false,
+          "Without those that tasks await, which go there, unless they are asked for.",
           nb::sig("def poll_cq(self, cq: int, max_entries: int, cls: type[C], "
-                  "patience_ns: int = 0, progress: bool = True) -> list[C]"))
+                  "patience_ns: int = 0, progress: bool = True, for_tasks: bool = False) "
+                  "-> list[C]"))
       .def("poll_one", &poll_one, nb::arg("cq"), nb::arg("cls"),
            nb::sig("def poll_one(self, cq: int, cls: type[C]) -> C | None"))
       .def(

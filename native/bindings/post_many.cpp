@@ -1,5 +1,6 @@
 #include "bindings/post_many.hpp"
 
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -11,6 +12,7 @@ namespace {
 
 // Work requests that are made at once: few enough to stay in the cache.
 constexpr std::size_t kChunk = 32;
+constexpr char kNativeOrder = std::endian::native == std::endian::little ? '<' : '>';
 
 // A buffer of contiguous bytes, exported for as long as it lives.
 class Bytes {
@@ -110,7 +112,9 @@ class WrIds {
 
   void take_buffer(nb::handle wr_ids) {
     const Bytes bytes(wr_ids, PyBUF_CONTIG_RO | PyBUF_FORMAT);
-    const std::string_view format = bytes.format();
+    std::string_view format = bytes.format();
+    // ctypes names the byte order, which is the machine's.
+    if (format.starts_with(kNativeOrder)) format.remove_prefix(1);
     const bool is_signed = format == "q" || format == "l";
     if (!is_signed && format != "Q" && format != "L") refuse_type();
     each_.emplace(bytes.size() / sizeof(std::uint64_t));

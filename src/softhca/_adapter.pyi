@@ -1488,7 +1488,10 @@ class Hca:
     def take_all_cqes(self) -> list[Any]:
         """Callbacks of a device that was closed."""
 
-    def poll_cq(self, cq: int, max_entries: int, cls: type[C], patience_ns: int = 0, progress: bool = True) -> list[C]: ...
+    def poll_cq(self, cq: int, max_entries: int, cls: type[C], patience_ns: int = 0, progress: bool = True, for_tasks: bool = False) -> list[C]:
+        """
+        Without those that tasks await, which go there, unless they are asked for.
+        """
 
     def poll_one(self, cq: int, cls: type[C]) -> C | None: ...
 
@@ -1640,6 +1643,11 @@ class CompletionRecords:
         """Index of the first that did not succeed; -1 if all did."""
 
 def store_completion(completion: Completion, into: CompletionRecords, index: int) -> None: ...
+
+def name_awaited(cqe_class: type, wc_class: type) -> None:
+    """
+    Whoever polls, completions with such a callback go to the tasks that await them.
+    """
 
 class CompletionChannel:
     """Events of armed CQs, with a descriptor."""

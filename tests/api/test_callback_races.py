@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -149,6 +150,37 @@ class Asked(hca.Cqe):
 
     def forgotten(self) -> None:
         self.is_forgotten = True
+
+
+@pytest.mark.parametrize("ends_by", ["reset", "close"])
+def test_the_queue_pair_goes_by_a_finalizer_while_it_is_polled(ends_by: str) -> None:
+    """Up to Python 3.11 the garbage collector may run when an object is made."""
+    asked = [Asked() for _ in range(32)]
+    with hca.open() as device:
+        pd, cq = device.alloc_pd(), device.create_cq(64)
+        qp = pd.create_qp(QPType.RC, send_cq=cq, recv_cq=cq, max_recv_wr=32)
+        qp.modify(qp_state=QPState.INIT, pkey_index=0, port_num=1, qp_access_flags=0)
+        qp.post_recv([hca.Recv(wr_id=at, cqe=cqe) for at, cqe in enumerate(asked)])
+        qp.modify(qp_state=QPState.ERR)
+
+        def end(phase: str, info: dict[str, int]) -> None:
+            if ends_by == "close":
+                qp.close()
+            elif qp.state is not QPState.RESET:
+                qp.modify(qp_state=QPState.RESET)
+
+        thresholds = gc.get_threshold()
+        gc.callbacks.append(end)
+        gc.set_threshold(1)
+        try:
+            wcs = cq.poll(len(asked))
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.callbacks.remove(end)
+    completed = {wc.wr_id: wc.cqe for wc in wcs}
+    for wr_id, cqe in enumerate(asked):
+        assert cqe.is_forgotten is (wr_id not in completed), wr_id
+        assert completed.get(wr_id, cqe) is cqe, wr_id
 
 
 @pytest.mark.parametrize("ends_by", ["reset", "close"])

@@ -184,6 +184,46 @@ def test_closing_waits_for_the_acknowledgement_of_another_thread(
     assert happened == ["acknowledged", "closed"]
 
 
+def test_no_event_is_taken_of_a_queue_that_has_waited_for_them(
+    receiver: Receiver, channel: hca.CompChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.cq.req_notify()
+    receiver.receive()
+    receiver.qp.close()
+    wait = hca.CQ._await_acknowledgement
+    taken: list[hca.CQ | None] = []
+
+    def wait_and_take(cq: hca.CQ) -> None:
+        wait(cq)
+        taken.append(channel.poll_event())  # As another thread may, that waits there.
+
+    monkeypatch.setattr(hca.CQ, "_await_acknowledgement", wait_and_take)
+    receiver.cq.close()
+    assert taken == [None]
+
+
+def test_events_are_taken_again_of_a_queue_that_stays(
+    simulated: Pair, receiver: Receiver, channel: hca.CompChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.qp.close()
+    device = simulated.a.device
+    wait = hca.CQ._await_acknowledgement
+
+    def wait_and_make(cq: hca.CQ) -> None:
+        wait(cq)
+        simulated.a.qp(send_cq=cq, recv_cq=cq)  # As another thread may.
+
+    monkeypatch.setattr(hca.CQ, "_await_acknowledgement", wait_and_make)
+    with pytest.raises(VerbsError, match="is still used by"):
+        receiver.cq.close()
+    receiver.cq.req_notify()
+    device.adapter.overflow_cq(receiver.cq.handle)
+    assert channel.poll_event() is receiver.cq
+    event = device.poll_async_event()
+    assert event is not None
+    assert event.element is receiver.cq
+
+
 def test_closing_is_refused_if_nobody_will_acknowledge(
     receiver: Receiver, channel: hca.CompChannel
 ) -> None:

@@ -113,6 +113,22 @@ def test_events_of_a_closed_object_are_gone(pair: Pair) -> None:
     assert pair.b.device.poll_async_event() is None
 
 
+def test_no_event_is_taken_of_an_object_that_has_waited_for_them(
+    simulated: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, far = fail(simulated)
+    wait = hca.QP._await_acknowledgement
+    taken: list[hca.AsyncEvent | None] = []
+
+    def wait_and_take(qp: hca.QP) -> None:
+        wait(qp)
+        taken.append(simulated.b.device.poll_async_event())  # As another thread may.
+
+    monkeypatch.setattr(hca.QP, "_await_acknowledgement", wait_and_take)
+    far.close()
+    assert taken == [None]
+
+
 def test_a_waiting_thread_is_woken_by_closing() -> None:
     raised: list[BaseException] = []
     device = hca.open()

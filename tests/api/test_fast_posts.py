@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import ctypes
 import errno
 import struct
 import sys
@@ -156,6 +157,8 @@ def test_nothing_is_posted_of_an_empty_batch(pair: Pair, empty: Any) -> None:
         pytest.param(range(70, 75), id="range"),
         pytest.param([70, 71, 72, 73, 74], id="list"),
         pytest.param(array.array("Q", range(70, 75)), id="array"),
+        pytest.param((ctypes.c_uint64 * 5)(*range(70, 75)), id="ctypes u8"),
+        pytest.param((ctypes.c_int64 * 5)(*range(70, 75)), id="ctypes i8"),
         pytest.param(np.arange(70, 75, dtype="u8"), id="numpy u8"),
         pytest.param(np.arange(70, 75, dtype="i8"), id="numpy i8"),
         pytest.param(list(np.arange(70, 75)), id="list of numpy's"),
@@ -191,6 +194,7 @@ def test_wr_ids_take_the_place_of_those_of_the_wrs(pair: Pair, ids: Any, kind: s
         (np.array([1, 0, -7], "i8"), VerbsError, "wr_ids=-7: must be 0 to"),
         (np.array([1, 0, -7, 0, 2], "i8")[::2], VerbsError, "wr_ids=-7: must be 0 to"),
         (np.zeros(3, "u4"), TypeError, "wr_ids must be an integer, a sequence"),
+        (np.zeros(3, ">u8"), TypeError, "wr_ids must be an integer, a sequence"),
         (np.zeros(3, "f8"), TypeError, "wr_ids must be an integer, a sequence"),
         ([1, "2", 3], TypeError, "wr_ids must be an integer, a sequence"),
         (1.5, TypeError, "wr_ids must be an integer, a sequence"),

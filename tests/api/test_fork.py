@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import traceback
@@ -73,6 +74,31 @@ def test_every_call_is_refused_in_the_child(pair: Pair) -> None:
 
     in_child(use_everything)
     assert near.state is hca.QPState.RTS
+
+
+def test_a_child_that_awaits_is_refused_and_puts_no_task_of_the_parent_to_sleep(
+    simulated: Pair,
+) -> None:
+    """The loop of the parent has one epoll set for both."""
+    near, far = simulated.connected()
+    wire = simulated.wire
+    assert wire is not None
+
+    async def receive() -> None:
+        coming = asyncio.ensure_future(far.recv())
+        for _ in range(5):  # Its queue is armed, and its loop has nothing to do.
+            await asyncio.sleep(0)
+        near.post_send(hca.Send())
+        wire.settle()
+        async with asyncio.timeout(20):
+            (await coming).raise_for_status()
+
+    async def body() -> None:
+        await receive()
+        in_child(lambda: refused_in_child(lambda: asyncio.run(simulated.b.cq.next())))
+        await receive()
+
+    asyncio.run(body())
 
 
 def test_the_childs_end_leaves_the_parent_working(pair: Pair) -> None:

@@ -179,6 +179,38 @@ def test_a_completion_passes_by_a_task_whose_loop_was_stopped(real: Pair) -> Non
     loop.close()
 
 
+@pytest.mark.parametrize("work", ["next", "recv"])
+def test_a_loop_that_goes_on_after_another_wakes_its_tasks(real: Pair, work: str) -> None:
+    near, far = real.connected(max_send_wr=8, max_recv_wr=8)
+    near.post_recv(Recv())
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> asyncio.Task[WC]:
+        task: asyncio.Task[WC]
+        if work == "next":
+            task = asyncio.ensure_future(real.b.cq.next())
+        else:
+            task = asyncio.ensure_future(far.recv(wr_id=7))
+        await asyncio.sleep(0)
+        return task
+
+    async def between() -> None:
+        (await far.send()).raise_for_status()
+
+    async def end(task: asyncio.Task[WC]) -> int:
+        async with asyncio.timeout(20):
+            return (await task).wr_id
+
+    task = loop.run_until_complete(begin())
+    asyncio.run(between())
+    if work == "next":
+        far.post_recv(Recv(wr_id=7))
+    near.post_send(Send())
+    assert loop.run_until_complete(end(task)) == 7
+    loop.close()
+    real.completion(real.a)
+
+
 def test_two_loops_at_once_are_refused_by_name(real: Pair) -> None:
     near, far = real.connected(max_send_wr=8, max_recv_wr=8)
     waiting = threading.Event()
@@ -278,6 +310,45 @@ def test_a_poll_finds_what_waits_behind_what_is_awaited(simulated: Pair) -> None
             assert [(await one).wr_id for one in awaited] == [1, 2]
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("way", ["poll", "poll_one", "poll_into"])
+def test_a_task_that_begins_while_somebody_polls_has_what_it_awaits(
+    simulated: Pair, way: str
+) -> None:
+    near, far = simulated.connected(max_send_wr=16, max_recv_wr=16)
+    wire = simulated.wire
+    assert wire is not None
+    far.post_recv([Recv(), Recv()])
+
+    async def body() -> None:
+        cq = near.send_cq
+        assert cq is not None
+        records = CompletionBuffer(2)
+        begun: list[Awaitable[WC]] = []
+
+        def begin() -> None:
+            """Of a poll that found nothing, before it looks again."""
+            if not begun:
+                begun.append(near.send(wr_id=1))
+                near.post_send(Send(wr_id=2, signaled=True))
+                wire.settle()
+
+        simulated.a.device.adapter.set_idle(begin)
+        if way == "poll":
+            assert [wc.wr_id for wc in cq.poll()] == [2]
+        elif way == "poll_one":
+            wc = cq.poll_one()
+            assert wc is not None
+            assert wc.wr_id == 2
+        else:
+            assert records.wr_ids(cq.poll_into(records)) == [2]
+        simulated.a.device.adapter.set_idle(None)
+        async with asyncio.timeout(60):
+            assert (await begun[0]).wr_id == 1
+
+    asyncio.run(body())
+    simulated.completions(simulated.b, 2)
 
 
 def test_the_hint_counts_what_no_task_took(simulated: Pair) -> None:

@@ -11,6 +11,7 @@ import errno
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from softhca.completion.cqe import Cqe
@@ -126,6 +127,17 @@ class Dispatcher:
         if self.wanted and pump.is_running:
             raise VerbsError(errno.EBUSY, "cq", None, "is awaited in another event loop")
         pump.stop()
+        if self.wanted and isinstance(pump, _AsyncioPump):
+            pump.call_if_it_goes_on(self._go_on)
+
+    def _go_on(self) -> None:
+        """A loop runs again that was stopped under tasks, and that another has taken turns with."""
+        pump = self._pump
+        if not self.wanted or (pump is not None and pump.is_running):
+            return
+        self._let_go_of(pump)
+        self._pump = _AsyncioPump(self)
+        self._pump.start()
 
     def poll_here(self, waiter: Waiter) -> bool:
         """Polls in the running task, where that delays nobody; True if what it awaits is there."""
@@ -166,7 +178,7 @@ class Dispatcher:
         cq = self._cq
         # In a simulation time passes while the loop sleeps, not while it polls.
         progress = not self.is_simulated
-        wcs = self._hca.poll_cq(cq._handle, _BATCH, cq._wc_class, _PATIENCE_NS, progress)
+        wcs = self._hca.poll_cq(cq._handle, _BATCH, cq._wc_class, _PATIENCE_NS, progress, True)
         for wc in wcs:
             cqe = wc.cqe
             if type(cqe) is Awaited:
@@ -174,14 +186,6 @@ class Dispatcher:
             else:
                 self._hand_to_taker(wc)
         return len(wcs)
-
-    def hand_to_awaiter(self, wc: WC) -> bool:
-        """Wakes the task that awaits this very work request; False if none does."""
-        cqe = wc.cqe
-        if type(cqe) is not Awaited:
-            return False
-        cqe.done(self._cq, wc)
-        return True
 
     def _hand_to_taker(self, wc: WC) -> None:
         while self._takers:
@@ -302,6 +306,11 @@ class _AsyncioPump:
         self._stopped = True
         if not self.loop.is_closed():
             self.loop.remove_reader(self._dispatcher.fd)
+
+    def call_if_it_goes_on(self, call: Callable[[], None]) -> None:
+        """Has a loop that was stopped call this, should it ever run again."""
+        with suppress(RuntimeError):  # It is closed.
+            self.loop.call_soon_threadsafe(call)
 
     def poll_here(self, waiter: Waiter) -> None:
         """Polls without a turn of the loop, as long as nothing else is due there."""

@@ -41,20 +41,29 @@ class Acknowledgement:
     A CQ has two: one for its asynchronous events and one for its completion events. Thread-safe.
     """
 
-    __slots__ = ("_outstanding",)
+    __slots__ = ("_is_over", "_outstanding")
 
     def __init__(self) -> None:
         self._outstanding = 0
+        self._is_over = False
 
     @property
     def outstanding(self) -> int:
         """Events that were taken and not acknowledged."""
         return self._outstanding
 
-    def taken(self, count: int = 1) -> None:
-        """Notes that events were handed to the program."""
+    def taken(self, count: int = 1) -> bool:
+        """Notes that events go to the program; False, and they must not, if their object goes."""
         with _changed:
+            if self._is_over:
+                return False
             self._outstanding += count
+            return True
+
+    def take_again(self) -> None:
+        """The object stays, though the wait is over."""
+        with _changed:
+            self._is_over = False
 
     def acknowledge(self, count: int = 1) -> None:
         """Notes that the program is done with events.
@@ -70,7 +79,7 @@ class Acknowledgement:
             _changed.notify_all()
 
     def wait_until_none(self, kind: str, world: World | None = None) -> None:
-        """Waits until every event that was taken is acknowledged.
+        """Waits until every event that was taken is acknowledged. From then on none is taken.
 
         libibverbs waits for ever. This gives up at once where no other Python thread lives that
         could acknowledge, and after `LONGEST_WAIT_S` seconds otherwise.
@@ -92,10 +101,13 @@ class Acknowledgement:
                 if threading.active_count() == 1 or left_s <= 0:
                     raise VerbsError(errno.EBUSY, kind, None, self._rule())
                 _changed.wait(min(left_s, _LOOK_AGAIN_S))
+            self._is_over = True
 
     def _wait_in(self, world: World, kind: str) -> None:
         def none_is_left() -> bool | None:
-            return True if self._outstanding == 0 else None
+            with _changed:
+                self._is_over = self._outstanding == 0
+                return self._is_over or None
 
         # Programs of a fabric go one at a time: who waits otherwise waits for one that cannot go.
         try:

@@ -65,8 +65,7 @@ class CompChannel(VerbsObject):
     def _take(self) -> CQ | None:
         while handle := self._channel.pop():
             cq = self.device._cqs.get(handle)
-            if cq is not None:
-                cq._completion_acks.taken()
+            if cq is not None and cq._completion_acks.taken():
                 return cq
         if self._channel.closed:
             raise VerbsError(errno.ECANCELED, self.kind, None, "was closed while it was waited for")

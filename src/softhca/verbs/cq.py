@@ -6,7 +6,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from softhca import _adapter
-from softhca.completion.awaiting import Dispatcher
+from softhca.completion.awaiting import Awaited, Dispatcher
 from softhca.completion.cqe import Cqe, tell_forgotten
 from softhca.verbs.acknowledgement import Acknowledgement
 from softhca.verbs.checks import unsigned
@@ -91,6 +91,10 @@ class CQ(VerbsObject):
         self._async_acks.wait_until_none(self.kind, self.device._world)
         self._completion_acks.wait_until_none(self.kind, self.device._world)
 
+    def _take_events_again(self) -> None:
+        self._async_acks.take_again()
+        self._completion_acks.take_again()
+
     def _destroy(self) -> None:
         self._vanished = self._hca.destroy_cq(self._handle)
         self.device._cqs.pop(self._handle, None)
@@ -141,12 +145,7 @@ class CQ(VerbsObject):
 
     def _poll_beside_tasks(self, dispatcher: Dispatcher, max_entries: int) -> list[WC]:
         wcs = dispatcher.take_unclaimed(max_entries)
-        while True:
-            polled = self._hca.poll_cq(self._handle, max_entries - len(wcs), WC)
-            wcs += [wc for wc in polled if not dispatcher.hand_to_awaiter(wc)]
-            # All for tasks: who is given nothing takes it that nothing is left.
-            if wcs or not polled:
-                return wcs
+        return wcs + self._hca.poll_cq(self._handle, max_entries - len(wcs), WC)
 
     def poll_one(self) -> WC | None:
         """Takes the oldest completion; None if there is none, after progress as in `poll`."""
@@ -253,6 +252,8 @@ class CQ(VerbsObject):
 
     def _tasks(self) -> Dispatcher | None:
         """Who hands completions to tasks."""
+        # A child of fork() that gave the queue to its own loop would take it from the parent's.
+        self._demand_ours()
         if self._dispatcher is None:
             return made_once(self, "_dispatcher", lambda: Dispatcher(self), Dispatcher.close)
         return self._dispatcher
@@ -292,3 +293,4 @@ class CQ(VerbsObject):
 
 
 _adapter.quicken(CQ)
+_adapter.name_awaited(Awaited, WC)

@@ -64,8 +64,6 @@ class AsyncEvent:
         self._device = device
         # Whoever takes the one entry acknowledges: of several threads one does.
         self._unacknowledged = [counted_by]
-        if counted_by is not None:
-            counted_by.taken()
 
     def ack(self) -> None:
         """Acknowledges the event (ibv_ack_async_event): its object may be closed.
@@ -124,7 +122,8 @@ def take_event(device: Device) -> AsyncEvent | None:
             return AsyncEvent(device, event_type, device, None)
         else:
             return AsyncEvent(device, event_type, number, None)
-        if holder is not None:  # Else it was closed meanwhile, and its events with it.
+        # Else it was closed meanwhile, or is just being closed, and its events with it.
+        if holder is not None and holder._async_acks.taken():
             return AsyncEvent(device, event_type, holder, holder._async_acks)
     return None
 

@@ -105,13 +105,23 @@ class VerbsObject:
             VerbsError: EBUSY, if objects that were made from it still live, or if events of it
                 are not acknowledged by anyone; it stays open.
         """
-        if not self._closed and not self._inherited():
-            self._refuse_with_children()
-            self._await_acknowledgement()
-        self._close_now()
+        try:
+            if not self._closed and not self._inherited():
+                self._refuse_with_children()
+                self._await_acknowledgement()
+            self._close_now()
+        except BaseException:
+            self._take_events_again()
+            raise
 
     def _await_acknowledgement(self) -> None:
-        """Waits until events of the object that were taken are acknowledged; EBUSY if none will."""
+        """Waits until events of the object that were taken are acknowledged; EBUSY if none will.
+
+        No more are taken then, so that nobody works on what is gone.
+        """
+
+    def _take_events_again(self) -> None:
+        """Undoes that, for an object that stays."""
 
     def _close_now(self) -> None:
         """Closes without a wait: what is not acknowledged is given up."""

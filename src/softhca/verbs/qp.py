@@ -135,6 +135,9 @@ class QP(AwaitedWork, VerbsObject):
     def _await_acknowledgement(self) -> None:
         self._async_acks.wait_until_none(self.kind, self.device._world)
 
+    def _take_events_again(self) -> None:
+        self._async_acks.take_again()
+
     def _destroy(self) -> None:
         self._vanished = self._hca.destroy_qp(self._qpn)
         self.device._qps.pop(self._qpn, None)
