@@ -1,14 +1,20 @@
 #include "driver/open_device.hpp"
 
+#include <pthread.h>
 #include <sys/random.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "adapter/path_mtu.hpp"
+#include "memory/guarded_access.hpp"
 
 namespace softhca {
 namespace {
+
+// Who opens a device installs the guard, and a child may open one.
+[[maybe_unused]] const int held_over_forks =
+    pthread_atfork(hold_fault_guard, let_go_of_fault_guard, let_go_of_fault_guard);
 
 // An EUI-64, locally administered, so that it is nobody's: 02:xx:xx:ff:fe:xx:xx:xx.
 std::uint64_t guid_of(const Gid& gid) {

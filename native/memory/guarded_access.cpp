@@ -105,6 +105,9 @@ void install_fault_guard() {
 #endif
 }
 
+void hold_fault_guard() { install_mutex.lock(); }
+void let_go_of_fault_guard() { install_mutex.unlock(); }
+
 std::size_t guarded_copy(void* to, const void* from, std::size_t size) {
   show(from, size);
   show(to, size);

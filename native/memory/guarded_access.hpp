@@ -10,6 +10,9 @@ namespace softhca {
 // Must have been called once before the routines below; cheap to repeat. Repeating it takes the
 // handlers back when somebody else has replaced them since.
 void install_fault_guard();
+// For who forks: meanwhile nobody is installing it. In the child nobody would ever be done.
+void hold_fault_guard();
+void let_go_of_fault_guard();
 
 // Bytes that were not copied; 0 is success.
 std::size_t guarded_copy(void* to, const void* from, std::size_t size);

@@ -1,10 +1,13 @@
 // The routines that touch user memory: what they move, and where they fault.
 
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "memory/guarded_access.hpp"
@@ -115,6 +118,27 @@ TEST("guarded access: words are loaded, stored and exchanged, or fault") {
   CHECK(!guarded_store(word, 1));
   CHECK(guarded_load(word, &value));
   CHECK_EQ(value, 6u);
+}
+
+// As who opens a device does, while another thread forks.
+TEST("guarded access: a child of fork() can install the guard, though its parent was just at it") {
+  std::atomic<bool> stop{false};
+  std::thread installer([&] {
+    while (!stop.load()) install_fault_guard();
+  });
+  int status = 0;
+  for (int forks = 0; forks < 50 && status == 0; ++forks) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(60);
+      install_fault_guard();
+      _exit(0);
+    }
+    waitpid(child, &status, 0);
+  }
+  stop.store(true);
+  installer.join();
+  CHECK_EQ(status, 0);
 }
 
 }  // namespace

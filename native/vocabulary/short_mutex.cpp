@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
 
 namespace softhca {
@@ -25,11 +26,15 @@ void breathe() {
 #endif
 }
 
-// Every other thread of the process has passed a barrier. False: the kernel cannot do it.
+bool membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+
+// Every other thread of the process has passed a barrier. False: the kernel cannot do it. What it
+// takes is asked of the kernel (EPERM) and not kept in a static object: registering takes
+// milliseconds, and a child of fork() would wait for ever for the thread that was at it.
 bool barrier_for_threads() {
-  static const bool registered =
-      syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-  return registered && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+  if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
+  return errno == EPERM && membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
+         membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
 }  // namespace

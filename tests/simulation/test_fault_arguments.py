@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import softhca as hca
-from softhca.testing import Fabric, FabricFaults, Fault
+from softhca.testing import Fabric, FabricFaults, Fault, Pair
 
 from .ends import pair
 
@@ -83,6 +83,21 @@ def test_a_gid_that_cannot_be_is_refused_at_once(argument: str, wrong: dict[str,
             fabric.faults.gid_change(host, **wrong, at_ns=1000)
         assert (raised.value.errno, raised.value.argument) == (errno.EINVAL, argument)
         assert not fabric.step()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda faults, end: faults.port_down(end),
+        lambda faults, end: faults.gid_change(end, "10.7.7.7"),
+        lambda faults, end: faults.device_fatal(end),
+    ],
+)
+def test_what_is_no_host_does_not_fail(asked: Callable[[FabricFaults, object], None]) -> None:
+    with Fabric() as fabric:
+        end = Pair(fabric).a  # It has a device, and is none.
+        with pytest.raises(TypeError, match="host must be Device, not End"):
+            asked(fabric.faults, end)
 
 
 def test_numbers_may_be_numpy_s() -> None:

@@ -241,6 +241,7 @@ class ResourceFaults:
         self, host: Device, *, at_ns: int | None = None, for_ns: int | None = None
     ) -> None:
         """Takes a host's port down, for a time or for good."""
+        instance("host", host, Device)
         begin = self._fabric.now_ns if at_ns is None else unsigned("at_ns", at_ns, 62)
         span = None if for_ns is None else unsigned("for_ns", for_ns, 62)
         self._at(host, at_ns, "port down", lambda: set_port(host, active=False))
@@ -273,13 +274,14 @@ class ResourceFaults:
         Raises:
             VerbsError: EINVAL, if `index` is of an entry that was never in use.
         """
-        self._fabric.host_number(host)
+        self._fabric.host_number(instance("host", host, Device))
         address = None if gid is None else GID(gid)
         entry = unsigned("index", index, 32, most=len(host.adapter.gids) - 1)
         self._at(host, at_ns, "GID change", lambda: set_gid(host, address, entry))
 
     def device_fatal(self, host: Device, *, at_ns: int | None = None) -> None:
         """Makes a host's device fail for good."""
+        instance("host", host, Device)
         self._at(host, at_ns, "device fatal", lambda: fail_device(host))
 
     def reset(self, qp: QP, *, at_ns: int | None = None, to: QPState = QPState.RESET) -> None:
